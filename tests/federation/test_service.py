@@ -20,8 +20,12 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import Federation
 
 from dpadmm.cli import app
+from dpadmm.data.schema import load_schema
 from dpadmm.errors import ParameterError
+from dpadmm.federation.config import NodePolicy
 from dpadmm.federation.queue import (
+    QueuedRun,
+    RunState,
     ServicePolicy,
     find_run,
     load_service_config,
@@ -127,12 +131,15 @@ def test_a_submitted_run_waits_whole_in_a_private_folder(north):
 @pytest.mark.parametrize(
     ("policy", "changes", "words"),
     [
-        ("epsilon = 0.5", {}, "epsilon of a run must be .* at most 0.5; spring has 1"),
-        ("delta = 1e-9", {}, "delta of a run must be"),
+        ("epsilon = 0.5", {}, "epsilon must be at most what .policy. allows, 0.5; the agreed run"),
+        ("delta = 1e-9", {}, "delta must be at most what .policy. allows, 1e-9"),
         ('algorithms = ["dp-gd"]', {}, "the algorithm of a run must be .* dp-gd; spring has"),
         ('noise = ["shared"]', {}, "the noise of a run must be .* shared; spring has 'own'"),
         ("least_parties = 3", {}, "the parties of a run must be .* at least 3; spring has 2"),
         ('parties = ["west"]', {}, "the parties of a run must be .* west; spring has south"),
+        ("parties = []", {}, "the parties of a run must be .* none; spring has south"),
+        ("noise = []", {}, "the noise of a run must be .* none; spring has"),
+        ("algorithms = []", {}, "the algorithm of a run must be"),
         # The node's own policy comes first, whatever the service's says.
         ("epsilon = 4.0", {"epsilon": 2.0}, "epsilon must be at most what .policy. allows"),
     ],
@@ -147,6 +154,16 @@ def test_a_run_that_a_policy_forbids_leaves_nothing(north, policy, changes, word
     assert charged(north, "north") == {}
 
 
+def test_a_service_narrows_what_its_node_allows_and_never_widens_it():
+    """The node then checks by it what a run asks for, and what is proven of it."""
+    node = NodePolicy(epsilon=1.0, delta=1e-5)
+    narrowed = ServicePolicy(epsilon=0.5).narrowed(node)
+    assert (narrowed.epsilon, narrowed.delta) == (0.5, 1e-5)
+    assert ServicePolicy(epsilon=2.0, delta=1e-3).narrowed(node) == node
+    # Where the node's owner allows no budget, a service allows none.
+    assert ServicePolicy(epsilon=2.0).narrowed(NodePolicy()).epsilon is None
+
+
 def test_a_schema_must_be_allowed(north):
     other = north.folder / "other.toml"
     other.write_text(
@@ -156,8 +173,6 @@ def test_a_schema_must_be_allowed(north):
     agreed.write_text(agreed.read_text().partition("\n")[2])
     with pytest.raises(ParameterError, match="the schema of a run must be"):
         submit(config_of(north, "north"), agreed, other)
-    from dpadmm.data.schema import load_schema
-
     write_service(north, "north", f'schemas = ["{load_schema(other).sha256}"]')
     run = submit(config_of(north, "north"), agreed, other)
     assert (run.folder / "schema.toml").read_text() == other.read_text()
@@ -236,8 +251,6 @@ def test_the_metrics_of_a_service_tell_its_queue_to_who_has_the_token(north):
 
 def test_which_run_is_next():
     def run(name, **more):
-        from dpadmm.federation.queue import QueuedRun, RunState
-
         told = {"run_id": name[5:], "run_sha256": "0" * 64, "submitted": "2026-01-01"}
         return QueuedRun(Path(name), RunState(**told | more))
 
@@ -367,7 +380,7 @@ def test_a_policy_that_was_tightened_is_asked_again_at_the_start(north):
     assert north.wait("north") == 3
     found = state(north, "north", "spring")
     assert (found.state, found.tries, found.cause) == ("refused", 0, "ParameterError")
-    assert "epsilon of a run must be" in found.reason
+    assert "epsilon must be at most what [policy] allows, 0.5" in found.reason
     assert charged(north, "north") == {}
     assert not (north.folder / "north.messages").exists()
 

@@ -32,6 +32,7 @@ from dpadmm.federation.config import (
     Limit,
     NodeConfig,
     NodeName,
+    NodePolicy,
     NodeResultSection,
     Time,
     load_agreed_run,
@@ -40,7 +41,6 @@ from dpadmm.federation.config import (
 from dpadmm.federation.runtime import NodeSetup, prepare_node
 from dpadmm.federation.status import SUFFIX
 from dpadmm.plain import Names, Part, as_tuple
-from dpadmm.privacy.figures import Given
 from dpadmm.run.config import File, load_toml, validated
 
 State = Literal[
@@ -120,18 +120,22 @@ class ServicePolicy(Part):
             yield "the noise", repr(noise), ", ".join(self.noise) or "none"
         if len(agreed.names) < self.least_parties:
             yield "the parties", str(len(agreed.names)), f"at least {self.least_parties}"
-        strangers = set(agreed.nodes) - {name, *(self.parties or agreed.nodes)}
+        known = agreed.nodes if self.parties is None else self.parties
+        strangers = set(agreed.nodes) - {name, *known}
         if strangers:
-            yield "the parties", ", ".join(sorted(strangers)), ", ".join(self.parties or ())
+            yield "the parties", ", ".join(sorted(strangers)), ", ".join(known) or "none"
         if setup.schema.sha256 not in (own_schema, *self.schemas):
             yield "the schema", setup.schema.sha256, ", ".join((own_schema, *self.schemas))
-        if setup.config.node.role == "server":
-            return
-        for word in ("epsilon", "delta"):
-            limit, told = getattr(self, word), getattr(agreed.run, word)
-            asked = float(told[name] if isinstance(told, dict) else told)
-            if limit is not None and asked > limit:
-                yield word, str(Given(asked)), f"at most {Given(limit)}"
+
+    def narrowed(self, policy: NodePolicy) -> NodePolicy:
+        """What an owner's node allows, with the budget of a run that the service allows."""
+        limits = {
+            word: (getattr(policy, word), getattr(self, word)) for word in ("epsilon", "delta")
+        }
+        # Whoever allows no budget at all is not overruled here.
+        return policy.model_copy(
+            update={word: min(both) for word, both in limits.items() if None not in both}
+        )
 
 
 class ServiceWatch(Part):
@@ -400,7 +404,8 @@ def admit(config: ServiceConfig, folder: Path, *, rehearsal: bool) -> NodeSetup:
     """Check a run in a folder against the node's files and both policies, as they are now."""
     node = load_node_config(config.node)
     own_schema = load_schema(node.node.schema_file).sha256
-    setup = prepare_node(placed(node, folder))
+    policy = config.policy.narrowed(node.policy)
+    setup = prepare_node(placed(node, folder).model_copy(update={"policy": policy}))
     config.policy.check(setup, own_schema, rehearsal=rehearsal)
     return setup
 

@@ -411,6 +411,8 @@ class View:
         Its rounds: those of the plan, or fewer.
     lost
         Who was lost before it.
+    rehearsal
+        Whether it is one round of zeros, of which no ledger knows.
     replayed
         This party's messages of the first rounds, released before.
     past, absorbed_by
@@ -424,8 +426,6 @@ class View:
         The run as it was agreed on, before anybody was lost; None for that run itself.
     evaluation
         How ledgers know it, where it is the evaluation of a model; else empty.
-    rehearsal
-        Whether it is one round of zeros, of which no ledger knows.
     """
 
     agreed: AgreedRun
@@ -433,6 +433,7 @@ class View:
     run: bytes
     rounds: int
     lost: tuple[str, ...] = ()
+    rehearsal: bool = False
     replayed: tuple[Array, ...] = field(default=(), repr=False)
     past: tuple[PastSum, ...] = field(default=(), repr=False)
     absorbed_by: tuple[Plan, ...] = field(default=(), repr=False)
@@ -440,7 +441,6 @@ class View:
     charged: tuple[Event, ...] = field(default=(), repr=False)
     first: Plan | None = field(default=None, repr=False)
     evaluation: str = ""
-    rehearsal: bool = False
 
     @classmethod
     def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> View:

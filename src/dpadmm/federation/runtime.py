@@ -430,6 +430,10 @@ class NodeRuntime:
         """Open the connections and agree with everybody; nothing was spent before."""
         setup, config = self.setup, self.setup.config
         run = setup.run
+        if setup.security is not None:
+            own, authority = setup.security.certificate, setup.security.authority
+            for whose, file in ((setup.name, own), (AUTHORITY, authority)):
+                self.watcher.certificate(whose, describe(file).not_after)
         instance = self.store.note(run, _INSTANCE)
         if instance is None:
             instance = secrets.token_hex(16)
@@ -465,10 +469,6 @@ class NodeRuntime:
                 on_refused=self._refused,
             )
         )
-        if setup.security is not None:
-            own, authority = setup.security.certificate, setup.security.authority
-            for whose, file in ((setup.name, own), (AUTHORITY, authority)):
-                self.watcher.certificate(whose, describe(file).not_after)
         consents = Consents(setup.name, run, setup.security)
         before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)
         agreement = Agreement(
