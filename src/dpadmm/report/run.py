@@ -93,7 +93,7 @@ def run_report(run: RecordedRun, *, more: Sequence[Section] = ()) -> Report:
     sections += [convergence_section(run), *weights_section(run), configuration_section(run)]
     return Report(
         title=f"{what}: what was learnt, what is guaranteed",
-        headline=headline(run),
+        headline=run_headline(run),
         subtitle=subtitle,
         banners=banners(run),
         tiles=tiles(run),
@@ -222,7 +222,7 @@ def tiles(run: RecordedRun) -> tuple[Tile, ...]:
     )
 
 
-def headline(run: RecordedRun) -> str:
+def run_headline(run: RecordedRun) -> str:
     """How good, how certain, what it cost, and what that does not cover."""
     if not run.private:
         return f"{quality_words(run)}. The run has no privacy guarantee."
