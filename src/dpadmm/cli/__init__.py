@@ -30,6 +30,7 @@ COMMANDS: Final = {
     # The second distribution, dpadmm-papers, brings its command.
     "reproduce": "dpadmm_papers.command:reproduce_command",
     "report": "dpadmm.cli.report:report",
+    "federation": "dpadmm.cli.federation:federation_app",
     "node": "dpadmm.cli.node:node_command",
     "status": "dpadmm.cli.status:status",
     "randomize-labels": "dpadmm.cli.randomize_labels:randomize_labels_command",

@@ -7,7 +7,8 @@ are unencrypted PEM files that only their owner may read.
 Nodes speak mutual TLS. :func:`make_authority` and :func:`make_certificate` make all that a trial
 needs, with keys on the curve P-256 in PKCS #8 files. In a federation every organisation makes its
 own key, and a request (:func:`make_request`) that its authority signs (:func:`signed_request`): no
-key leaves its machine. Organisations with an authority of their own bring certificates signed by it.
+key leaves its machine. Organisations with an authority of their own bring certificates signed by
+it.
 """
 
 from __future__ import annotations
@@ -637,7 +638,7 @@ def _alternatives(hosts: Iterable[str]) -> list[x509.GeneralName]:
 
 
 def _new_pair(folder: Path, name: str, kind: str = "pem") -> tuple[Path, Path]:
-    """The public file of a name and its key, neither of which may be there; the folder is made if need be."""
+    """The public file of a name and its key, neither of which may be there; makes the folder."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -668,7 +669,7 @@ def _write_pair(
         with written_whole(public_file, f"the {public_file.suffix} file", new=True) as file:
             file.write(public.public_bytes(pem))
     except DataError:
-        # A key without its certificate or request is of no use, and would stand in the way of the next.
+        # A key without the file made with it is of no use, and would stand in the next one's way.
         key_file.unlink(missing_ok=True)
         raise
 

@@ -563,8 +563,9 @@ def with_own(content: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, An
     joined = dict(content)
     for name, told in own.items():
         before = joined.get(name)
-        both = isinstance(told, dict) and isinstance(before, dict)
-        joined[name] = {**before, **told} if both else told
+        if isinstance(told, dict) and isinstance(before, dict):
+            told = {**before, **told}
+        joined[name] = told
     return joined
 
 
