@@ -117,7 +117,7 @@ def request(
     """
     with refusals("cert request", as_json):
         from dpadmm.federation.identity import make_request, read_request
-        from dpadmm.federation.kit import load_federation
+        from dpadmm.federation.membership import load_federation
         from dpadmm.federation.pins import spoken
 
         told = load_federation(federation)
@@ -152,7 +152,7 @@ def sign(
     request proves nothing about who sent it: compare its words by telephone.
     """
     with refusals("cert sign", as_json):
-        from dpadmm.federation.kit import load_federation, sign_requests
+        from dpadmm.federation.membership import load_federation, sign_requests
 
         signed = sign_requests(load_federation(federation), requests, authority, days)
     if as_json:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpadmm.federation.joining import Choices, Joined, Kit
-    from dpadmm.federation.kit import Federation, Table
+    from dpadmm.federation.membership import Federation, Table
     from dpadmm.federation.pins import PinTable
 
 federation_app = typer.Typer(
@@ -70,7 +70,7 @@ def init(
     Nothing in a kit is secret, and the same files make the same bytes. It writes all kits or none.
     """
     with refusals("federation init", as_json):
-        from dpadmm.federation.kit import load_federation
+        from dpadmm.federation.membership import load_federation
 
         facts = _make_kits(load_federation(file), file, output, folders=folders)
         if as_json:
@@ -105,11 +105,11 @@ def _say_kits(facts: dict[str, object]) -> None:
     assert isinstance(kits, dict)
     assert isinstance(commands, dict)
     say(f"Revision {facts['revision']} of {facts['federation']}. Send each its kit:")
-    for name, place in kits.items():
+    for place in kits.values():
         say(f"  {place}")
     say("Each runs in its node's folder (the first time with --data FILE):")
-    for name in kits:
-        say(f"  {commands[name]}")
+    for command in commands.values():
+        say(f"  {command}")
     say(f"All members must hear the same words: {facts['words']}")
 
 
@@ -243,7 +243,7 @@ def pins(
 def _table_of(place: Path) -> tuple[PinTable, Kit | None]:
     """The table of a node's folder, a kit or a federation's file; the kit in use of a folder."""
     from dpadmm.federation.joining import current_kit, read_kit
-    from dpadmm.federation.kit import load_federation
+    from dpadmm.federation.membership import load_federation
 
     if place.suffix == ".toml":
         return load_federation(place).pin_table(), None
@@ -297,7 +297,7 @@ def add(options: AddOptions) -> None:
     it. Then `dpadmm federation init` makes the kits, and every member joins its own.
     """
     with refusals("federation add", options.as_json):
-        from dpadmm.federation.kit import add as add_node
+        from dpadmm.federation.membership import add as add_node
 
         node = {"name": options.name, "address": options.address, "rows": options.rows}
         _change(
@@ -324,13 +324,13 @@ def remove(
     The former file is kept beside it. New kits are made for all others.
     """
     with refusals("federation remove", as_json):
-        from dpadmm.federation import kit
+        from dpadmm.federation import membership
 
         def change(before: Federation, table: Table) -> None:
             before.node(name)
-            kit.remove(table, name)
+            membership.remove(table, name)
             if revoke:
-                kit.revoke(table, before.certificate_file(name))
+                membership.revoke(table, before.certificate_file(name))
 
         _change("federation remove", file, change, run_id, as_json=as_json)
 
@@ -355,7 +355,7 @@ def rotate(
     """
     with refusals("federation rotate", as_json):
         from dpadmm.errors import ParameterError
-        from dpadmm.federation import kit
+        from dpadmm.federation import membership
 
         if revoke and not finish:
             raise ParameterError("--revoke must come with --finish: until then both count.")
@@ -365,11 +365,11 @@ def rotate(
             others = [each for each in table.get("rotation", []) if each != name]
             table["rotation"] = others if finish else [*others, name]
             if not finish:
-                kit.check_next(before, name)
+                membership.check_next(before, name)
             elif revoke:
-                kit.revoke(table, kit.take_next(before, name))
+                membership.revoke(table, membership.take_next(before, name))
             else:
-                kit.take_next(before, name)
+                membership.take_next(before, name)
 
         _change("federation rotate", file, change, run_id, as_json=as_json)
 
@@ -383,7 +383,7 @@ def _change(
     as_json: bool,
 ) -> None:
     """Change the file; make the kits if every certificate is there; say what members run."""
-    from dpadmm.federation.kit import without_certificate, write_change
+    from dpadmm.federation.membership import without_certificate, write_change
 
     after = write_change(file, change, run_id)
     lacking = without_certificate(after)

@@ -34,12 +34,12 @@ from dpadmm.federation.identity import (
 from dpadmm.federation.kit import (
     UNIT,
     KitFacts,
-    fingerprints,
     read_files,
     readme,
     unit,
     write_folder,
 )
+from dpadmm.federation.membership import fingerprints
 from dpadmm.federation.node import Check, check_node
 from dpadmm.federation.pins import PinTable
 from dpadmm.federation.runtime import NodeSetup, prepare_node
