@@ -21,6 +21,8 @@ from dpadmm.cli.output import (
     warn,
 )
 
+from dpadmm.privacy.figures import pair
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -198,9 +200,14 @@ def _say_joined(joined: Joined) -> None:
         say(f"Made {joined.ledger.name}: dpadmm ledger show {joined.ledger.name} has its policy.")
     for check in joined.checks:
         say(f"{'ok' if check.ok else 'NOT OK':6} {check.check}: {check.words}")
+    policy = setup.config.policy
+    if policy.epsilon is not None and policy.delta is not None:
+        limit = pair(policy.epsilon, policy.delta)
+        shared = f", noise against {policy.colluders} colluders" if policy.colluders else ""
+        say(f"own.toml allows a run {limit} at most, {', '.join(policy.algorithms or ())}{shared}.")
     if joined.unpinned:
         say(f"Not compared yet: {', '.join(joined.unpinned)}. Next: dpadmm federation pins")
-    say(f"Ready for run {setup.run.hex()[:12]}: dpadmm node --config node.toml")
+    say(f"For run {setup.run.hex()[:12]}: dpadmm node --config node.toml")
 
 
 @federation_app.command()
