@@ -228,7 +228,10 @@ def join(kit: Kit, folder: Path, choices: Choices) -> Joined:
         try:
             write_whole(folder / _NODE, kit.files[_NODE], _NODE)
         except DataError:
-            _write_own(folder, before)
+            if before:
+                _write_own(folder, before)
+            else:
+                (folder / _OWN).unlink()
             raise
     except BaseException:
         for each in made:
