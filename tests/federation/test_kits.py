@@ -234,7 +234,7 @@ def test_joining_leaves_a_node_that_starts(members):
 
 
 def test_a_ledger_for_noise_that_is_not_gaussian(tmp_path):
-    members = Members(tmp_path, run={"algorithm": "pdml", "algorithm_options": {}, "epsilon": 3.0})
+    members = Members(tmp_path, run={"algorithm": "dvp", "algorithm_options": {}})
     members.certify()
     members.kits()
     members.join("north")

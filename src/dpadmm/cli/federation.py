@@ -20,7 +20,6 @@ from dpadmm.cli.output import (
     takes,
     warn,
 )
-
 from dpadmm.privacy.figures import pair
 
 if TYPE_CHECKING:
