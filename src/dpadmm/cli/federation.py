@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from dpadmm.federation.joining import Choices, Joined, Kit
-    from dpadmm.federation.membership import Federation, Table
+    from dpadmm.federation.membership import PublicFederation, Table
     from dpadmm.federation.pins import PinTable
 
 federation_app = typer.Typer(
@@ -81,7 +81,7 @@ def init(
 
 
 def _make_kits(
-    federation: Federation, file: Path, output: Path | None, *, folders: bool = False
+    federation: PublicFederation, file: Path, output: Path | None, *, folders: bool = False
 ) -> dict[str, object]:
     from dpadmm.federation.kit import kits_of, write_kits
 
@@ -332,7 +332,7 @@ def remove(
     with refusals("federation remove", as_json):
         from dpadmm.federation import membership
 
-        def change(before: Federation, table: Table) -> None:
+        def change(before: PublicFederation, table: Table) -> None:
             before.node(name)
             membership.remove(table, name)
             if revoke:
@@ -366,7 +366,7 @@ def rotate(
         if revoke and not finish:
             raise ParameterError("--revoke must come with --finish: until then both count.")
 
-        def change(before: Federation, table: Table) -> None:
+        def change(before: PublicFederation, table: Table) -> None:
             before.node(name)
             others = [each for each in table.get("rotation", []) if each != name]
             table["rotation"] = others if finish else [*others, name]
@@ -383,7 +383,7 @@ def rotate(
 def _change(
     command: str,
     file: Path,
-    change: Callable[[Federation, Table], None],
+    change: Callable[[PublicFederation, Table], None],
     run_id: str | None,
     *,
     as_json: bool,

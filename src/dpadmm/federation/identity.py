@@ -522,8 +522,9 @@ def read_request(path: str | Path) -> RequestFacts:
 
 
 def _load_request(path: Path) -> x509.CertificateSigningRequest:
+    content = _read(path, "a request")
     try:
-        request = x509.load_pem_x509_csr(_read(path, "a request"))
+        request = x509.load_pem_x509_csr(content)
         good = request.is_signature_valid
     except (ValueError, TypeError, UnsupportedAlgorithm):
         raise ParameterError(

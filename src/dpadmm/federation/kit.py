@@ -27,7 +27,13 @@ from dpadmm.federation.config import Address, AgreedRun, NodeName
 from dpadmm.federation.identity import (
     AUTHORITY,
 )
-from dpadmm.federation.membership import Budget, Federation, Organisation, ServerNode, fingerprints
+from dpadmm.federation.membership import (
+    LedgerBudget,
+    PublicFederation,
+    Organisation,
+    ServerNode,
+    fingerprints,
+)
 from dpadmm.federation.pins import Fingerprint, PinTable
 from dpadmm.federation.transport.session import split_address
 from dpadmm.plain import Part, as_tuple
@@ -92,7 +98,7 @@ class KitFacts(Part):
     revision: Annotated[int, Field(ge=1)]
     node: NodeName
     listen: Address
-    budget: Budget | None = None
+    budget: LedgerBudget | None = None
     member: Annotated[tuple[KitMember, ...], BeforeValidator(as_tuple)]
 
     @model_validator(mode="after")
@@ -144,7 +150,7 @@ class KitFacts(Part):
         return table
 
 
-def kits_of(federation: Federation) -> dict[str, dict[str, bytes]]:
+def kits_of(federation: PublicFederation) -> dict[str, dict[str, bytes]]:
     """The files of every node's kit, by their names; refused before the first is made."""
     agreed, schema = federation.check(), federation.schema_read
     table = federation.pin_table()
@@ -179,7 +185,7 @@ def kits_of(federation: Federation) -> dict[str, dict[str, bytes]]:
     return kits
 
 
-def _kit_table(federation: Federation, node: Organisation | ServerNode) -> dict[str, Any]:
+def _kit_table(federation: PublicFederation, node: Organisation | ServerNode) -> dict[str, Any]:
     listen = node.listen
     if listen is None:
         host, port = split_address(node.address)

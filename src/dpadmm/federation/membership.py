@@ -1,7 +1,7 @@
 """One public file for a whole federation: who takes part, what is trained, and what changes later.
 
-A ``federation.toml`` (:class:`Federation`) says who takes part, where each is reached, what is
-trained, and what each may spend. The authority signs what fits it (:func:`sign_requests`), and
+A ``federation.toml`` (:class:`PublicFederation`) says who takes part, where each is reached, what
+is trained, and what each may spend. The authority signs what fits it (:func:`sign_requests`), and
 :mod:`dpadmm.federation.kit` makes a kit for every node from it. Changes write the next revision.
 """
 
@@ -46,7 +46,7 @@ from dpadmm.run.config import File, load_toml, validated
 Table = dict[str, Any]
 
 
-class Budget(Part):
+class LedgerBudget(Part):
     """``[budget]``: what may ever be spent on an organisation's rows, unless it says otherwise.
 
     Parameters
@@ -96,7 +96,7 @@ class ServerNode(Part):
     listen: Address | None = None
 
 
-class Federation(Part):
+class PublicFederation(Part):
     """``federation.toml``: everything public about a federation; frozen.
 
     Parameters
@@ -125,14 +125,14 @@ class Federation(Part):
     schema_file: File = Field(alias="schema")
     certificates: File
     run: dict[str, Any]
-    budget: Budget
+    budget: LedgerBudget
     organisation: Annotated[tuple[Organisation, ...], BeforeValidator(as_tuple)]
     server: ServerNode | None = None
     rotation: Names = ()
     revoked: Annotated[tuple[Fingerprint, ...], BeforeValidator(as_tuple)] = ()
 
     @model_validator(mode="after")
-    def _check(self) -> Federation:
+    def _check(self) -> PublicFederation:
         names = tuple(node.name for node in self.nodes)
         lower = tuple(name.lower() for name in names)
         # Files of some systems do not tell capitals from small letters.
@@ -259,7 +259,7 @@ def _place(address: str) -> tuple[str, int]:
     return host.lower().rstrip("."), port
 
 
-def without_certificate(federation: Federation) -> list[str]:
+def without_certificate(federation: PublicFederation) -> list[str]:
     """Nodes whose certificate, or next one, the authority has not signed yet."""
     present = [node.name for node in federation.nodes]
     lacking = [name for name in present if not federation.certificate_file(name).is_file()]
@@ -273,10 +273,10 @@ def fingerprints(certificates: list[x509.Certificate]) -> tuple[str, ...]:
     return tuple(each.fingerprint(hashes.SHA256()).hex() for each in certificates)
 
 
-def load_federation(path: str | Path) -> Federation:
+def load_federation(path: str | Path) -> PublicFederation:
     """Read a ``federation.toml``; paths in it are relative to its folder."""
     content = {"certificates": "certificates", **load_toml(path, "the federation")}
-    return validated(Federation, content, Path(path).parent, "the federation")
+    return validated(PublicFederation, content, Path(path).parent, "the federation")
 
 
 @dataclass(frozen=True)
@@ -307,7 +307,7 @@ class Signed:
 
 
 def sign_requests(
-    federation: Federation, requests: Sequence[Path], authority: Path, days: int
+    federation: PublicFederation, requests: Sequence[Path], authority: Path, days: int
 ) -> list[Signed]:
     """Sign all of these requests of a federation's nodes, or none.
 
@@ -405,7 +405,7 @@ def revoke(table: Table, certificate: Path) -> None:
     table["revoked"] = sorted(listed)
 
 
-def take_next(federation: Federation, name: str) -> Path:
+def take_next(federation: PublicFederation, name: str) -> Path:
     """Let the next certificate of a node take the place of its present one, which is kept.
 
     Return where it is kept. It may be called again: the file is written after this.
@@ -423,7 +423,7 @@ def take_next(federation: Federation, name: str) -> Path:
     return kept
 
 
-def check_next(federation: Federation, name: str) -> None:
+def check_next(federation: PublicFederation, name: str) -> None:
     """Refuse a rotation to a certificate that was not signed yet."""
     file = federation.certificate_file(name, following=True)
     if not file.is_file():
@@ -434,8 +434,8 @@ def check_next(federation: Federation, name: str) -> None:
 
 
 def write_change(
-    path: Path, change: Callable[[Federation, Table], None], run_id: str | None = None
-) -> Federation:
+    path: Path, change: Callable[[PublicFederation, Table], None], run_id: str | None = None
+) -> PublicFederation:
     """Change a federation's file: the next revision, of another run; the former is kept beside it.
 
     Parameters
@@ -449,7 +449,7 @@ def write_change(
 
     Returns
     -------
-    Federation
+    PublicFederation
         The new one, checked as a whole before it is written.
     """
     before = load_federation(path)
@@ -464,7 +464,7 @@ def write_change(
             del table[name]
     text = tomli_w.dumps(table)
     content = {"certificates": "certificates", **tomllib.loads(text)}
-    after = validated(Federation, content, path.parent, "the federation")
+    after = validated(PublicFederation, content, path.parent, "the federation")
     after.check()
     kept = path.with_name(f"{path.stem}.{before.revision}{path.suffix}")
     write_whole(kept, former, "the former file")
