@@ -29,8 +29,8 @@ from dpadmm.federation.identity import (
 )
 from dpadmm.federation.membership import (
     LedgerBudget,
-    PublicFederation,
     Organisation,
+    PublicFederation,
     ServerNode,
     fingerprints,
 )
