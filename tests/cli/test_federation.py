@@ -111,3 +111,17 @@ def test_what_is_refused_changes_nothing(dpadmm, members, words, says):
     assert {file: file.stat().st_mtime_ns for file in members.folder.rglob("*")} == before
     error = json.loads(dpadmm(*words.split(), "--json").stdout)["error"]
     assert says in error
+
+
+def test_a_warning_about_a_run_is_said_once(dpadmm, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = {"algorithm": "pr-admm", "algorithm_options": {}, "delta": 0.05}
+    members = Members(tmp_path, run=own, budget={"epsilon": 9.0, "delta": 0.05})
+    members.certify()
+    result = dpadmm("federation", "init", "federation.toml")
+    assert result.exit_code == 0
+    assert result.output.count("Warning: ") == len(set(result.output.split("Warning: "))) - 1 > 0
+    joined = dpadmm("federation", "join", "kits-1/north.zip", "--folder", "north", "--data",
+                    "north/rows.csv")  # fmt: skip
+    assert joined.exit_code == 0, joined.output
+    assert joined.output.count("Warning: ") == result.output.count("Warning: ")

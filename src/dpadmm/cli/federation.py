@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -23,8 +26,6 @@ from dpadmm.cli.output import (
 from dpadmm.privacy.figures import pair
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from dpadmm.federation.joining import Choices, Joined, Kit
     from dpadmm.federation.membership import PublicFederation, Table
     from dpadmm.federation.pins import PinTable
@@ -57,6 +58,16 @@ RevokeOption = Annotated[
 ]
 
 
+@contextmanager
+def _warned() -> Iterator[None]:
+    """Say each warning about a run's budget or course once, however often it is planned."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        yield
+    for sentence in dict.fromkeys(str(each.message) for each in caught):
+        warn(sentence)
+
+
 @federation_app.command()
 def init(
     file: FileArgument,
@@ -70,7 +81,7 @@ def init(
 
     Nothing in a kit is secret, and the same files make the same bytes. It writes all kits or none.
     """
-    with refusals("federation init", as_json):
+    with refusals("federation init", as_json), _warned():
         from dpadmm.federation.membership import load_federation
 
         facts = _make_kits(load_federation(file), file, output, folders=folders)
@@ -164,7 +175,7 @@ def join(options: JoinOptions) -> None:
     in own.toml, which is yours to edit; what the kit says is never edited. A later kit needs this
     command alone.
     """
-    with refusals("federation join", options.as_json):
+    with refusals("federation join", options.as_json), _warned():
         from dpadmm.federation.joining import join as complete
         from dpadmm.federation.joining import read_kit
 
@@ -192,8 +203,6 @@ def _joined_facts(joined: Joined) -> dict[str, object]:
 
 def _say_joined(joined: Joined) -> None:
     facts, setup = joined.kit.facts, joined.setup
-    for sentence in setup.warnings:
-        warn(sentence)
     say(f"Joined {facts.federation}, revision {facts.revision}, as {facts.node}.")
     if joined.ledger is not None:
         say(f"Made {joined.ledger.name}: dpadmm ledger show {joined.ledger.name} has its policy.")
@@ -225,7 +234,7 @@ def pins(
     here, or gives what it heard (`--heard`), and the certificates are pinned in own.toml. Your own
     row was checked against your key.
     """
-    with refusals("federation pins", as_json):
+    with refusals("federation pins", as_json), _warned():
         table, kit = _table_of(place)
         if heard is not None:
             table.check_heard(heard)
@@ -302,7 +311,7 @@ def add(options: AddOptions) -> None:
     The former file is kept beside it. The organisation makes a request, and the authority signs
     it. Then `dpadmm federation init` makes the kits, and every member joins its own.
     """
-    with refusals("federation add", options.as_json):
+    with refusals("federation add", options.as_json), _warned():
         from dpadmm.federation.membership import add as add_node
 
         node = {"name": options.name, "address": options.address, "rows": options.rows}
@@ -329,7 +338,7 @@ def remove(
 
     The former file is kept beside it. New kits are made for all others.
     """
-    with refusals("federation remove", as_json):
+    with refusals("federation remove", as_json), _warned():
         from dpadmm.federation import membership
 
         def change(before: PublicFederation, table: Table) -> None:
@@ -359,7 +368,7 @@ def rotate(
     Before, the organisation makes a new request in a new folder, and the authority signs it. If a
     key was stolen, `--finish --revoke` replaces it in one step.
     """
-    with refusals("federation rotate", as_json):
+    with refusals("federation rotate", as_json), _warned():
         from dpadmm.errors import ParameterError
         from dpadmm.federation import membership
 
