@@ -242,6 +242,25 @@ def test_a_ledger_for_noise_that_is_not_gaussian(tmp_path):
         assert ledger.policy.filter == "renyi"
 
 
+LINKS = [["north", "south"], ["south", "west"], ["west", "lake"], ["west", "harbour"]]
+
+
+@pytest.mark.parametrize(
+    ("topology", "neighbours"),
+    [("ring", 2), ("path", 2), ("star", 1), ("grid", 2), ("random", None), (LINKS, 3)],
+)
+def test_every_graph_makes_kits_that_are_ready(tmp_path, topology, neighbours):
+    run = {"algorithm": "pr-admm", "algorithm_options": {}, "topology": topology}
+    members = Members(tmp_path, (*NAMES, "lake", "harbour"), run=run)
+    members.certify()
+    members.kits()
+    joined = members.join("west")
+    assert all(check.ok for check in joined.checks)
+    linked = {each.name for each in joined.setup.config.neighbour}
+    assert linked == set(joined.kit.agreed.neighbours("west", joined.setup.planned))
+    assert neighbours in (None, len(linked))
+
+
 def test_an_owner_decides_for_itself_and_keeps_it(members):
     members.certify()
     members.kits()

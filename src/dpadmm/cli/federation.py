@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -281,7 +282,7 @@ def _all_alike() -> bool:
     if owner_at_terminal() is None:
         return False
     console.print("Did every other member read exactly these words? \\[y/N]", end=" ")
-    return input().strip().lower() in ("y", "yes")
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 @dataclass(frozen=True, kw_only=True)
