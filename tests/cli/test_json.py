@@ -141,6 +141,14 @@ def test_compare_and_reproduce(dpadmm, tmp_path):
     assert "experiment must be" in checked(dpadmm("reproduce", "nothing", "--json"))
 
 
+def test_choose_alpha(dpadmm, tmp_path):
+    place = tmp_path / "trials.csv"
+    place.write_text("alpha,loss\n0.02,0.52\n0.05,0.46\n0.1,0.42\n0.5,0.4\n")
+    found = checked(dpadmm("choose-alpha", place, "--json"), "choose_alpha")
+    assert found["inside"]
+    assert "lacks alpha" in checked(dpadmm("choose-alpha", __file__, "--json"))
+
+
 def test_cert(dpadmm, tmp_path):
     made = checked(dpadmm("cert", "authority", tmp_path / "c", "--json"), "cert")
     assert made["authority"]

@@ -27,8 +27,9 @@ COMMANDS: Final = {
     "evaluate": "dpadmm.cli.evaluate:evaluate",
     "predict": "dpadmm.cli.predict:predict",
     "compare": "dpadmm.cli.compare:compare",
-    # The second distribution, dpadmm-papers, brings its command.
+    # The second distribution, dpadmm-papers, brings its commands.
     "reproduce": "dpadmm_papers.command:reproduce_command",
+    "choose-alpha": "dpadmm_papers.choose_alpha:choose_alpha_command",
     "report": "dpadmm.cli.report:report",
     "federation": "dpadmm.cli.federation:federation_app",
     "node": "dpadmm.cli.node:node_command",
