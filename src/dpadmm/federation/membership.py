@@ -368,7 +368,7 @@ def _write_new(content: Mapping[Path, bytes]) -> None:
         raise
 
 
-def next_run(run_id: str) -> str:
+def next_run_id(run_id: str) -> str:
     """The name of the run after this one: its number, or 2, raised by one."""
     stem, digits = re.fullmatch(r"(.*?)(\d*)", run_id, re.DOTALL).groups()  # type: ignore[union-attr]
     return f"{stem}{int(digits) + 1}" if digits else f"{stem}-2"
@@ -456,7 +456,7 @@ def write_change(
     table = load_toml(path, "the federation")
     told = before.check()
     table["revision"] = before.revision + 1
-    table["run"]["run_id"] = run_id or next_run(str(told.run.run_id))
+    table["run"]["run_id"] = run_id or next_run_id(str(told.run.run_id))
     former = path.read_bytes()
     change(before, table)
     for name in ("rotation", "revoked"):
