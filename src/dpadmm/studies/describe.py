@@ -170,7 +170,7 @@ def _flagged(rows: Array, flags: Sequence[int]) -> NDArray[np.bool_]:
     return np.asarray((rows[:, list(flags)] > 0.5).any(axis=1))
 
 
-class Table(Part):
+class Tally(Part):
     """Counts of rows by one axis or several; its cells in C order."""
 
     axes: Annotated[tuple[Axis, ...], BeforeValidator(as_tuple), Field(min_length=1)]
@@ -250,13 +250,13 @@ class Products(Part):
         return np.concatenate([values.sum(axis=0), triangle])
 
 
-DescribePart: TypeAlias = Table | Moments | Products
+DescribePart: TypeAlias = Tally | Moments | Products
 
 
 class DescribeOptions(StudyOptions):
     """What a describe releases; where columns are in a row is public."""
 
-    tables: Annotated[tuple[Table, ...], BeforeValidator(as_tuple)] = ()
+    tables: Annotated[tuple[Tally, ...], BeforeValidator(as_tuple)] = ()
     moments: Annotated[tuple[Moments, ...], BeforeValidator(as_tuple)] = ()
     products: Annotated[tuple[Products, ...], BeforeValidator(as_tuple)] = ()
 
@@ -331,7 +331,7 @@ class Described:
     def options(self) -> DescribeOptions:
         """The parts of all wishes, each once: what two wishes need weighs as much as both."""
         found: dict[str, dict[str, tuple[Any, float]]] = {
-            "Table": {},
+            "Tally": {},
             "Moments": {},
             "Products": {},
         }
@@ -347,7 +347,7 @@ class Described:
             )
             for family, each in found.items()
         }
-        families = {"tables": "Table", "moments": "Moments", "products": "Products"}
+        families = {"tables": "Tally", "moments": "Moments", "products": "Products"}
         told = {name: parts[family] for name, family in families.items()}
         return DescribeOptions.model_validate({"rows": 1, **told})
 
@@ -381,10 +381,10 @@ class Described:
                 found.append(self.table_of(wish, (name,)))
         return found
 
-    def table_of(self, wish: StudyWish, names: Sequence[str]) -> Table:
+    def table_of(self, wish: StudyWish, names: Sequence[str]) -> Tally:
         """Counts by columns, within groups where asked."""
         axes = (*self._groups(wish.by), *(self._axis(name, wish) for name in names))
-        table = Table(axes=axes)
+        table = Tally(axes=axes)
         cells = math.prod(table.shape)
         if cells > MOST_TABLE_CELLS:
             raise ParameterError(
@@ -406,12 +406,12 @@ class Described:
         norm = min(wish.norm or math.inf, math.sqrt(len(names)))
         return Products(places=places, flags=self._flags(names), norm=norm)
 
-    def complete_of(self, names: Sequence[str], by: str | None) -> list[Table]:
+    def complete_of(self, names: Sequence[str], by: str | None) -> list[Tally]:
         """How many rows have all these values; nothing where that is public."""
         flags, groups = self._flags(names), self._groups(by)
         present = (Axis(levels=1, flags=flags),) if flags else ()
         axes = (*groups, *present)
-        return [Table(axes=axes, weight=_BESIDE)] if axes else []
+        return [Tally(axes=axes, weight=_BESIDE)] if axes else []
 
     def _flags(self, names: Sequence[str]) -> tuple[int, ...]:
         found = (self.columns.missing_place(name) for name in dict.fromkeys(names))

@@ -49,7 +49,7 @@ from dpadmm.evaluation.intervals import (
 )
 from dpadmm.plain import Array
 from dpadmm.run.plan import Plan
-from dpadmm.studies.describe import Describe, Described, Moments, Products, StudyWish, Table
+from dpadmm.studies.describe import Describe, Described, Moments, Products, StudyWish, Tally
 from dpadmm.studies.study import from_triangle, upper_triangle
 
 #: What is said where an interval says nothing.
@@ -149,7 +149,7 @@ class ReadOff:
 
     # -- shares ------------------------------------------------------------------------------
 
-    def table(self, part: Table) -> CountTable:
+    def table(self, part: Tally) -> CountTable:
         """ReleasedBlocks counts, moved to their public sum."""
         counts, variance = self.released(self.about.name_of(part))
         return CountTable.of_released(counts.reshape(part.shape), variance, self.rows)
@@ -413,9 +413,9 @@ def expected_release(about: Described, planned: Plan) -> ReleasedBlocks:
     return released
 
 
-def _even(part: Table | Moments | Products) -> Array:
+def _even(part: Tally | Moments | Products) -> Array:
     """The mean of a part over rows spread evenly."""
-    if isinstance(part, Table):
+    if isinstance(part, Tally):
         found = np.ones(1)
         for axis in part.axes:
             edges = np.concatenate([[-1.0], axis.edges, [1.0]])

@@ -461,6 +461,7 @@ def run_study(
     *,
     noise: NoiseSource,
     about: StudyRows | None = None,
+    before: Callable[[], None] | None = None,
     details: Sequence[tuple[str, str]] = (),
     not_covered: Sequence[str] = (),
     on_round: Callable[[int, Array], None] | None = None,
@@ -478,6 +479,8 @@ def run_study(
         Where noise comes from.
     about
         Where it is charged, and which part of the rows it reads.
+    before
+        Called once nothing stands in the way of a study that was not charged anything yet.
     details, not_covered
         What its statement says beside the guarantee.
     on_round
@@ -501,6 +504,7 @@ def run_study(
         noise,
         schema_sha256=about.schema_sha256,
         part=about.split.train,
+        before=before,
     )
     with opened as ledgers:
         parties = []
