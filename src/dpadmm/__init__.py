@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from dpadmm.run.config import load_config
     from dpadmm.run.files import train_run
     from dpadmm.run.model import load_model
+    from dpadmm.studies.describe_files import describe
 
 __all__ = [
     "ADMMClassifier",
@@ -22,6 +23,7 @@ __all__ = [
     "RunQuestion",
     "__version__",
     "data_norm_from_bounds",
+    "describe",
     "load_config",
     "load_model",
     "plan_run",
@@ -34,6 +36,7 @@ _HOMES: Final = {
     "FederatedClassifier": "dpadmm.estimators",
     "RunQuestion": "dpadmm.experiments.question",
     "data_norm_from_bounds": "dpadmm.problem.rows",
+    "describe": "dpadmm.studies.describe_files",
     "load_config": "dpadmm.run.config",
     "load_model": "dpadmm.run.model",
     "plan_run": "dpadmm.experiments.planner",

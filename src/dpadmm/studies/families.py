@@ -25,12 +25,14 @@ for two positive semi-definite matrices, so :math:`\|H-H'\|_F^2\le\|H\|_F^2+\|H'
   where :math:`\frac{\kappa^2}{2}\le\frac{1+s}{s^2(1-s)}` for all s; the right side is smallest at
   :math:`s=(\sqrt5-1)/2`, 11.09. So the curvature is *free* with :math:`\kappa=4.7`: where it is
   large, the residual is small.
-* *poisson*: :math:`\lambda=e^{\min(\eta,\ln 6)}`,
-  :math:`r=\psi-E_\lambda\psi,\;\psi=\mathrm{clip}(y-\lambda,\pm 2)`,
-  :math:`h=\mathrm{Cov}_\lambda(\psi, Y)=\lambda\,E_\lambda[\psi(Y+1)-\psi(Y)]`. Its mean is zero at
-  the true coefficients. :math:`|E_\lambda\psi|\le 0.0856` and :math:`h\le 3.5567`: both depend on
-  :math:`\lambda\in(0,6]` alone and were bounded on a grid, between whose points they move by less
-  than its step (a test repeats that).
+* *poisson*: :math:`\lambda=e^{\min(\eta,\ln 20)}`,
+  :math:`\psi=\mathrm{clip}(y-\lambda,\pm 2)`,
+  :math:`a=\mathrm{Cov}_\lambda(\psi, Y)=\lambda\,E_\lambda[\psi(Y+1)-\psi(Y)]`, a weight
+  :math:`w=1/\max(1,a/1.5)`, and :math:`r=w(\psi-E_\lambda\psi),\;h=wa\le 1.5`. The mean of r is
+  zero at the true coefficients. :math:`|E_\lambda\psi|` is below 0.0856 in
+  :math:`(0,20]`: it depends on :math:`\lambda` alone, its slope
+  :math:`a/\lambda-P(|Y-\lambda|<2)` is between -1 and 1, and it was bounded on a grid. With
+  :math:`\kappa=\frac12` the bracket is below :math:`4 + 2\cdot\frac14\cdot 1.5^2`.
 * *survival*: a person's periods at risk :math:`t\in[a,b)` are rows
   :math:`u_t = (k e_t, z)/\sqrt{1+k^2}` of a binomial family whose response is the event. m is that
   of the longest of all periods. A person adds the sums over periods, *shortened as a whole*:
@@ -40,7 +42,7 @@ for two positive semi-definite matrices, so :math:`\|H-H'\|_F^2\le\|H\|_F^2+\|H'
 
 **Consistent whatever the bound.** m depends on the columns alone, so E[g] = 0 at the true
 coefficients however many rows are shortened: a weighted score (Mallows). A bound that is too small
-costs precision; it does not bias. What is shortened by its response (poisson above 6, a person's
+costs precision; it does not bias. What is shortened by its response (poisson above 20, a person's
 sums above C) can bias.
 """
 
@@ -206,11 +208,11 @@ class Poisson(Family):
     name = "poisson"
     effect = "rate ratio"
     clip: ClassVar[float] = 2.0
-    most: ClassVar[float] = 6.0
+    most: ClassVar[float] = 20.0
     reach = 2.0856
-    curvature_reach = 3.5567
-    curving = 0.25
-    joint = 5.581
+    curvature_reach = 1.5
+    curving = 0.5
+    joint = 4 + 2 * (0.5 * 1.5) ** 2
 
     def moments(self, eta: Array, response: Array, bounded: bool = True) -> tuple[Array, Array]:
         """The residual psi - E psi, and Cov(psi, Y)."""
@@ -220,7 +222,8 @@ class Poisson(Family):
         rate = np.exp(np.clip(eta, -30.0, math.log(self.most)))
         expected, curvature = clipped_poisson(rate, self.clip)
         psi = np.clip(np.nan_to_num(response) - rate, -self.clip, self.clip)
-        return psi - expected, curvature
+        weight = self.curvature_reach / np.maximum(self.curvature_reach, curvature)
+        return weight * (psi - expected), weight * curvature
 
     def mean(self, eta: Array) -> Array:
         """Return the rate."""

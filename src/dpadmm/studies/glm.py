@@ -37,8 +37,8 @@ noise alone has (:math:`s_H` its deviation beside the diagonal, p coefficients).
    as for the others,
 
    .. math:: \Bigl(\rho m\hat u,\;\tfrac1{\sqrt2}\rho^2m^2\hat u\hat u^\top,\;
-             \kappa\hat u\hat u^\top,\;\nu\rho^2,\;\nu 1_{|\rho|<1}\Bigr),\qquad
-             \Delta^2 = 4 + 2\kappa^2 + 2\nu^2,\quad\kappa=\tfrac12,\;\nu=\tfrac14.
+             \kappa\hat u\hat u^\top,\;\nu\|\rho m\hat u\|^2,\;\nu 1_{|\rho|<1}\Bigr),\qquad
+             \Delta^2 = 4 + 2\kappa^2 + 2\nu^2,\quad\kappa=\tfrac12,\;\nu=0.4.
 
    The first two are :math:`(x, xx^\top/\sqrt2)` of a vector with :math:`\|x\|\le1`, and with
    :math:`a=\|x\|^2, b=\|x'\|^2, v=x\cdot x'` move by
@@ -49,7 +49,8 @@ noise alone has (:math:`s_H` its deviation beside the diagonal, p coefficients).
    .. math:: V = (f\tilde A_+)^{-1}\bigl[B + c^2s_g^2I + f^2s_A^2(|d|^2I+dd^\top)\bigr]
                  (f\tilde A_+)^{-1},
 
-   B the residual variance times A, or the released second moment where errors are robust.
+   B is A times the ratio of the fourth sum to the trace of A (the residual variance, where no row
+   is shortened), or the released second moment where errors are robust.
 
 **When it works.** Before anything is spent :math:`q = n\bar\mu/p^{1.5}` is known, :math:`\bar\mu`
 being one over the noise in the sum in units of a row: too small a q is refused or warned of
@@ -91,7 +92,7 @@ LINEAR_SHARES: Final = (0.35, 0.65)
 _ROOM: Final = 1.5
 # Of the second round of a linear regression: kappa, nu, and the bound in residual deviations.
 _CURVING: Final = 0.5
-_COUNTING: Final = 0.25
+_COUNTING: Final = 0.4
 _DEVIATIONS: Final = 2.5
 # No Newton step changes the linear predictor of a typical row by more.
 _LONGEST_STEP: Final = 4.0
@@ -99,6 +100,8 @@ _LONGEST_STEP: Final = 4.0
 _CONVERGED: Final = 1e-11
 _MOST_STEPS: Final = 100
 _SINGULAR: Final = 1e-13
+# A sum of squares is no less, whatever its noise.
+_LEAST_SQUARES: Final = 1.0
 # The scores' second moment over the curvature: beyond, noise alone says so.
 _SHARES_OF_SCORES: Final = (0.1, 10.0)
 
@@ -377,17 +380,16 @@ def _second_line(facts: Facts, path: _Path, heard: _Heard) -> _Path:
     squares, within = counts / _COUNTING
     part = float(np.clip(within / facts.rows, 0.5, 1.0))
     step = root.solve(gradient) * (clip / part)
-    freedom = max(facts.rows - size, 1)
-    scale = clip**2 * max(float(squares), 1.0) / freedom
+    freedom = facts.rows / max(facts.rows - size, 1)
+    scale = freedom * clip**2 * max(float(squares), _LEAST_SQUARES) / float(root.values.sum())
     noise = (clip * deviation) ** 2 * np.eye(size) + _step_noise(part * step, matrix_noise)
 
     def covariance(meat: Array) -> Array:
         return point.map.T @ root.sandwich(meat + noise) @ point.map / part**2
 
-    heavy = second_moment * (facts.rows / freedom)
     beta = point.beta + point.map.T @ step
     found = covariance(scale * root.whole())
-    estimate = Estimate(beta, found, root.ratio, scale, robust=covariance(heavy))
+    estimate = Estimate(beta, found, root.ratio, scale, robust=covariance(freedom * second_moment))
     return _Path(Point(beta, point.map), clip, estimate)
 
 
@@ -481,7 +483,7 @@ def _scores(u: Array, response: Array, path: _Path) -> Array:
             scores.sum(axis=0),
             upper_triangle(scores.T @ scores) / math.sqrt(2),
             _CURVING * upper_triangle(short.T @ short),
-            [_COUNTING * (residual @ residual), _COUNTING * np.count_nonzero(abs(residual) < 1)],
+            _COUNTING * np.array([np.square(scores).sum(), np.count_nonzero(abs(residual) < 1)]),
         ]
     )
 
