@@ -77,6 +77,11 @@ class StudyColumns:
         known = [*(column.name for column in self.schema.categorical), self.schema.label.column]
         raise unknown_name("a categorical column with public levels", name, known)
 
+    def listed(self, name: str) -> tuple[str, ...]:
+        """The levels that the schema lists: without those that are missing or other."""
+        levels = self.levels(name)
+        return levels if name == self.schema.label.column else levels[:-2]
+
     def of_batch(self, batch: pa.RecordBatch) -> Array:
         """The rows of a batch of cells."""
         schema, rows = self.schema, np.zeros((batch.num_rows, self.width))

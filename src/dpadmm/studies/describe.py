@@ -444,24 +444,22 @@ class Described:
         inner, flags = tuple(edges[1:-1].tolist()), self._flags((name,))
         return Axis(place=place, edges=inner, levels=len(inner) + 1, flags=flags)
 
-    def edges(self, name: str, wish: StudyWish) -> Array:
-        """The edges of a numeric column's bins, from -1 to 1 as it is scaled."""
+    def cuts(self, name: str, wish: StudyWish) -> Array:
+        """The edges of a numeric column's bins, its bounds among them."""
         column = self.columns.numeric(name)
         if wish.kind == "bounds":
-            cuts = _octaves(column.lower, column.upper)
-        else:
-            # Of equal width where the schema takes logarithms, too.
-            low, high = column.bounds
-            cuts = np.linspace(low, high, (wish.bins or 32) + 1)
-            cuts = cuts if column.transform is None else np.expm1(cuts)
+            return _octaves(column.lower, column.upper)
+        # Of equal width where the schema takes logarithms, too.
+        found = np.linspace(*column.bounds, (wish.bins or 32) + 1)
+        return found if column.transform is None else np.expm1(found)
+
+    def edges(self, name: str, wish: StudyWish) -> Array:
+        """The same from -1 to 1, as the column is scaled."""
+        column = self.columns.numeric(name)
+        cuts = self.cuts(name, wish)
         scaled = 2 * (cuts - column.lower) / (column.upper - column.lower) - 1
         scaled[0], scaled[-1] = -1.0, 1.0
         return np.asarray(scaled)
-
-    def in_units(self, name: str, scaled: Any) -> Any:
-        """Values of a column, from what they are scaled to."""
-        column = self.columns.numeric(name)
-        return column.lower + (np.asarray(scaled) + 1) / 2 * (column.upper - column.lower)
 
 
 def _key(part: DescribePart) -> str:
@@ -470,8 +468,8 @@ def _key(part: DescribePart) -> str:
 
 def _octaves(lower: float, upper: float) -> Array:
     """Edges at powers of two below a wide public bound, on both sides of zero where it has both."""
-    each = _OCTAVES if lower >= 0 or upper <= 0 else _OCTAVES // 2
-    steps = max(abs(lower), abs(upper)) * 2.0 ** -np.arange(each)
+    largest = math.floor(math.log2(max(abs(lower), abs(upper))))
+    steps = 2.0 ** (largest - np.arange(_OCTAVES))
     cuts = np.concatenate([-steps, [0.0], steps])
     inside = cuts[(cuts > lower) & (cuts < upper)]
     return np.unique(np.concatenate([[lower], inside, [upper]]))

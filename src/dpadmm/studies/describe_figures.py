@@ -159,7 +159,7 @@ class ReadOff:
             return [(None, None)]
         return [
             (code, f"{wish.by}={name}")
-            for code, name in enumerate(self.about.columns.levels(wish.by))
+            for code, name in enumerate(self.about.columns.listed(wish.by))
         ]
 
     def _shares(self, wish: StudyWish, names: Sequence[str]) -> Iterator[StudyFigure]:
@@ -174,7 +174,7 @@ class ReadOff:
                     # A row without a value is in no bin.
                     whole = whole & (_along(part.shape, place) < axis.levels)
             of_all = np.ones(part.shape, bool) if wish.kind == "count" else whole
-            for cell in np.ndindex(*(axis.levels for axis in own)):
+            for cell in np.ndindex(*map(len, items)):
                 mask = np.zeros(part.shape, bool)
                 mask[(*(() if code is None else (code,)), *cell)] = True
                 item = ", ".join(each[code] for each, code in zip(items, cell, strict=True))
@@ -184,8 +184,11 @@ class ReadOff:
 
     def _items(self, wish: StudyWish, name: str) -> list[str]:
         if name not in {column.name for column in self.about.schema.numeric}:
-            return list(self.about.columns.levels(name))
-        edges = self.about.in_units(name, self.about.edges(name, wish))
+            columns = self.about.columns
+            # Of a column by itself, what is missing or other is a figure like the rest.
+            alone = wish.kind != "table"
+            return list(columns.levels(name) if alone else columns.listed(name))
+        edges = self.about.cuts(name, wish)
         return [f"{low:.6g} to {high:.6g}" for low, high in pairwise(edges)]
 
     # -- means and deviations ----------------------------------------------------------------

@@ -124,7 +124,7 @@ class Description:
 
     def _proposed(self, wish: StudyWish, name: str) -> ProposedBounds:
         part = self.about.table_of(wish, (name,))
-        edges = self.about.in_units(name, self.about.edges(name, wish))
+        edges = self.about.cuts(name, wish)
         table = self._read.table(part)
         counts = table.counts[: len(edges) - 1]
         least = max(_CLEAR * table.noise_variance**0.5, _LEAST_PART * table.rows)
