@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from dpadmm.run.files import train_run
     from dpadmm.run.model import load_model
     from dpadmm.studies.describe_files import describe
+    from dpadmm.studies.regression import FederatedGLM
 
 __all__ = [
     "ADMMClassifier",
     "FederatedClassifier",
+    "FederatedGLM",
     "RunQuestion",
     "__version__",
     "data_norm_from_bounds",
@@ -34,6 +36,7 @@ __all__ = [
 _HOMES: Final = {
     "ADMMClassifier": "dpadmm.estimators",
     "FederatedClassifier": "dpadmm.estimators",
+    "FederatedGLM": "dpadmm.studies.regression",
     "RunQuestion": "dpadmm.experiments.question",
     "data_norm_from_bounds": "dpadmm.problem.rows",
     "describe": "dpadmm.studies.describe_files",
