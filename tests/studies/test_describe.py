@@ -76,7 +76,7 @@ def test_without_noise_figures_are_those_of_pandas(frame, noise):
     ]
     given = NO_NOISE | ({"epsilon": 1e5} if noise == "shared" else {})
     found = by_name(dpadmm.describe(frame, wishes, schema=SCHEMA, noise=noise, **given))
-    near = {"rtol": 1e-3, "atol": 1e-3} if noise == "shared" else {"rtol": 1e-9, "atol": 1e-7}
+    near = {"rtol": 5e-3, "atol": 5e-3} if noise == "shared" else {"rtol": 1e-6, "atol": 1e-6}
 
     def same(key, expected):
         assert_allclose(found[key].value, expected, **near)

@@ -265,7 +265,8 @@ class Study(SummedGaussian):
         )
         scales = np.concatenate([np.full(block.size, block.scale) for block in course])
         values = np.zeros(site.shape)
-        values[:, 0, 0, : found.shape[1]] = found * (scales * self.scale)
+        # The same sums in every run of a simulation, with noise of its own.
+        values[:, :, 0, : found.shape[1]] = (found * (scales * self.scale))[:, None]
         return self.release(values, site, noise, t)
 
     def absorb(self, state: Sums, message: Array, inbox: Array, site: Site, t: int) -> Sums:
