@@ -96,6 +96,10 @@ _COUNTING: Final = 0.4
 _DEVIATIONS: Final = 2.5
 # No Newton step changes the linear predictor of a typical row by more.
 _LONGEST_STEP: Final = 4.0
+# A last step is short: beside the coefficients in coordinates of T, beside a change of one in the
+# linear predictor, or beside its noise.
+_SHORT_STEP: Final = 0.3
+_NOISY_STEP: Final = 1.6
 # A fit without privacy ends where steps are so short, and is refused after so many.
 _CONVERGED: Final = 1e-11
 _MOST_STEPS: Final = 100
@@ -218,6 +222,8 @@ class Estimate:
         without noise.
     scale
         The residual variance of a linear regression, else 1.
+    settled
+        Whether the last step was short, or no longer than its noise.
     """
 
     coefficients: Array
@@ -225,6 +231,7 @@ class Estimate:
     ratio: float
     scale: float = 1.0
     robust: Array | None = field(default=None)
+    settled: bool = True
 
     def mapped(self, change: Array) -> Estimate:
         """Of other coefficients, a linear map of these."""
@@ -235,6 +242,7 @@ class Estimate:
             self.ratio,
             self.scale,
             robust,
+            self.settled,
         )
 
 
@@ -302,7 +310,7 @@ def _newton_step(facts: Facts, path: _Path, heard: _Heard, first: bool) -> _Path
     root = _Root.of(matrix, matrix_noise)
     step = root.solve(gradient)
     if first:
-        curvature = float(family.moments(np.zeros(1), np.zeros(1))[1][0])
+        curvature = float(family.moments(np.full(1, family.start), np.zeros(1))[1][0])
         moments = root.whole() / curvature
         seen = _rows_seen(facts, moments)
         noise = (deviation * family.reach) ** 2 + (matrix_noise * np.linalg.norm(step)) ** 2
@@ -316,7 +324,13 @@ def _newton_step(facts: Facts, path: _Path, heard: _Heard, first: bool) -> _Path
     gradient_noise = deviation * family.reach
     meat = share * root.whole() + gradient_noise**2 * np.eye(size)
     covariance = root.sandwich(meat + _step_noise(step, matrix_noise))
-    estimate = Estimate(beta, point.map.T @ covariance @ point.map, root.ratio)
+    noisy = gradient_noise * math.sqrt(float(np.sum(root.values**-2.0)))
+    length, reached = np.linalg.norm(step), np.linalg.norm(np.linalg.solve(point.map.T, beta))
+    short = _SHORT_STEP * max(reached, math.sqrt(_ROOM * size))
+    settled = bool(length <= max(short, _NOISY_STEP * noisy))
+    estimate = Estimate(
+        beta, point.map.T @ covariance @ point.map, root.ratio, settled=settled
+    )
     return _Path(Point(beta, root.evening() @ point.map), estimate=estimate)
 
 
@@ -396,7 +410,10 @@ def _second_line(facts: Facts, path: _Path, heard: _Heard) -> _Path:
 @lru_cache(maxsize=64)
 def _path_after(facts: Facts, heard: tuple[tuple[bytes, float], ...]) -> _Path:
     """Where a regression stands after what was released; asked for with every piece of rows."""
-    path = _Path(Point(np.zeros(facts.size), np.eye(facts.size)))
+    beta = np.zeros(facts.size)
+    if not facts.linear:
+        beta[: facts.constants] = facts.newton().start * math.hypot(1.0, CONSTANT) / CONSTANT
+    path = _Path(Point(beta, np.eye(facts.size)))
     for t, (numbers, variance) in enumerate(heard):
         released = _Heard(np.frombuffer(numbers), variance)
         if facts.linear:

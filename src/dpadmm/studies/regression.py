@@ -163,6 +163,9 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
             Each party's budget ledger by its name, and the name of the study in them.
         """
         facts = self._check()
+        names = column_names(X)
+        if len(set(names)) < len(names):
+            raise ParameterError("columns of X must have names of their own; one is there twice.")
         response = facts.response(y)
         validate_data(self, X, skip_check_array=True, ensure_2d=False)
         design = self._design(X)
