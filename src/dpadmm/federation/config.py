@@ -23,7 +23,7 @@ from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.data.schema import Schema
 from dpadmm.data.values import Reading, Spelling
 from dpadmm.errors import ParameterError, fail, refuse_repeats
-from dpadmm.federation.identity import check_identity, check_node_name, describe
+from dpadmm.federation.identity import check_identity, check_node_name, read_certificate
 from dpadmm.federation.transport.session import Security, check_loopback, split_address
 from dpadmm.federation.transport.wire import LONGEST_FACTS, check_numbers
 from dpadmm.plain import Name, Names, Part, as_tuple, canonical_json
@@ -618,7 +618,7 @@ class NodeConfig(Part):
                 "spent."
             )
         assert self.certificates is not None
-        own = describe(self.certificates.certificate).fingerprint
+        own = read_certificate(self.certificates.certificate).fingerprint
         if self.pins.get(name, own) != own:
             raise ParameterError(
                 f"the pin of {name} must be the sha256 of its own certificate, {own}; got "
