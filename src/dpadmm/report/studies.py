@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
@@ -183,3 +183,7 @@ def _proposed_section(proposed: Sequence[Mapping[str, Any]]) -> Section:
     )
     table = Table.of(("column", "lower", "upper", "transform"), rows)
     return Section("Proposed bounds", (Words(words), table))
+
+
+#: The page of each kind of study.
+REPORTS: Final[dict[str, Callable[[Mapping[str, Any]], Report]]] = {"describe": describe_report}
