@@ -186,7 +186,7 @@ def repeat(setting: Setting, repetitions: int) -> Found:
         float(covered.mean()),
         float(covered.mean(axis=0).min()),
         len(covered),
-        float(np.mean(np.concatenate(widths))),
+        float(np.median(np.concatenate(widths))),
     )
 
 

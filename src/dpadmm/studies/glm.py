@@ -275,10 +275,6 @@ class _Root(NamedTuple):
         spread = self.values / rows
         return (self.vectors / np.sqrt(spread * len(spread) * _ROOM)).T
 
-    def evening(self) -> Array:
-        """What makes all eigenvalues equal, and leaves their sum."""
-        return (self.vectors * np.sqrt(self.values.mean() / self.values)) @ self.vectors.T
-
     def sandwich(self, meat: Array) -> Array:
         """The inverse around a matrix."""
         return self.solve(self.solve(meat).T)
@@ -331,7 +327,7 @@ def _newton_step(facts: Facts, path: _Path, heard: _Heard, first: bool) -> _Path
     estimate = Estimate(
         beta, point.map.T @ covariance @ point.map, root.ratio, settled=settled
     )
-    return _Path(Point(beta, root.evening() @ point.map), estimate=estimate)
+    return _Path(Point(beta, point.map), estimate=estimate)
 
 
 def _looked_ahead(
@@ -478,6 +474,26 @@ class Regression(Study):
         r""":math:`q = n\bar\mu/p^{1.5}`, with all the noise that there is in a sum."""
         budget = self.scale / math.sqrt(self.variance)
         return float(self.facts.rows * budget / self.facts.size**1.5)
+
+
+# Of a typical row: the curvature of each family. Of survival it is a person's chance of the event.
+_TYPICAL: Final = {"binomial": 0.2, "poisson": 0.8, "survival": 0.3}
+
+
+def expected_width(study: Regression) -> float:
+    r"""How wide intervals will be, relative to those without privacy: a guess from public facts.
+
+    .. math:: \sqrt{1 + s_g^2/\bar h},\qquad \bar h = \frac{n h}{1.5\,p},
+
+    as if rows were spread evenly in the coordinates of T, with a typical curvature h.
+    """
+    facts, (block,) = study.facts, study.courses[-1]
+    variance = study.variance / (block.scale * study.scale) ** 2
+    rows = facts.rows / (_ROOM * facts.size)
+    if facts.linear:
+        return math.sqrt(1 + _DEVIATIONS**2 * variance / rows)
+    reach = facts.newton().reach
+    return math.sqrt(1 + reach**2 * variance / (rows * _TYPICAL[facts.family]))
 
 
 def _moments(u: Array, response: Array) -> Array:
