@@ -351,3 +351,17 @@ def test_several_rows_of_a_person_take_more_noise():
         for people in (1, 3)
     )
     assert_allclose(three.sigma, 3 * one.sigma)
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [
+        {"place": 0, "edges": [0.0], "levels": 1},
+        {"place": 0, "edges": [0.5, 0.0], "levels": 3},
+        {"edges": [0.0], "levels": 2},
+        {"place": 0, "levels": 5000},
+    ],
+)
+def test_options_with_which_a_row_could_miss_its_cell_are_refused(axis):
+    with pytest.raises(ParameterError, match=r"edges must rise|at most 4096 cells"):
+        Describe.parse_options({"rows": 10, "tables": [{"axes": [axis]}]})
