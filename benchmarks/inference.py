@@ -31,7 +31,7 @@ from scipy.stats import binom
 
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.studies.design import Design
-from dpadmm.studies.effects import LEAST_RATIO, WARNED, _LEAST_RATIO, _WARNED_RATIO
+from dpadmm.studies.effects import _LEAST_RATIO, _WARNED_RATIO, LEAST_RATIO, WARNED
 from dpadmm.studies.glm import Facts, Regression, exact_estimate
 from dpadmm.studies.study import Sums, plan_study
 

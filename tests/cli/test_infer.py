@@ -1,4 +1,4 @@
-"""``dpadmm infer``: charged once, free when asked again; refused or planned before, a page after."""
+"""``dpadmm infer``: charged once, free when asked again; planned before, a page after."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a row moves: sensitivities of regressions, over pairs of rows, and mutants that break them."""
+"""What a row moves: sensitivities of regressions over pairs of rows, and mutants of them."""
 
 import math
 

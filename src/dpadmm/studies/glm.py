@@ -324,9 +324,7 @@ def _newton_step(facts: Facts, path: _Path, heard: _Heard, first: bool) -> _Path
     length, reached = np.linalg.norm(step), np.linalg.norm(np.linalg.solve(point.map.T, beta))
     short = _SHORT_STEP * max(reached, math.sqrt(_ROOM * size))
     settled = bool(length <= max(short, _NOISY_STEP * noisy))
-    estimate = Estimate(
-        beta, point.map.T @ covariance @ point.map, root.ratio, settled=settled
-    )
+    estimate = Estimate(beta, point.map.T @ covariance @ point.map, root.ratio, settled=settled)
     return _Path(Point(beta, point.map), estimate=estimate)
 
 
@@ -356,7 +354,7 @@ def _looked_ahead(
 
 
 def _rows_seen(facts: Facts, moments: Array) -> float:
-    """How many rows there are: of survival, periods at risk of all persons, from their constants."""
+    """How many rows there are; of survival, periods at risk of all persons."""
     if facts.periods is None:
         return float(facts.rows)
     of_one = CONSTANT**2 / (1 + CONSTANT**2)
@@ -532,10 +530,7 @@ def exact_estimate(facts: Facts, parties: Sequence[tuple[Array, Array]]) -> Esti
         Prepared columns and responses of each.
     """
     given = [(facts.rows_of(rows), responses) for rows, responses in parties]
-    if facts.linear:
-        found = _least_squares(facts, given)
-    else:
-        found = _likeliest(facts, given)
+    found = _least_squares(facts, given) if facts.linear else _likeliest(facts, given)
     return found.mapped(facts.to_prepared())
 
 

@@ -187,7 +187,8 @@ class Question:
     def _responses(self, rows: Array) -> Array:
         place, asked = self.places.places, self.asked
         if asked.family == "survival":
-            assert asked.entry is not None and asked.exit is not None
+            assert asked.entry is not None
+            assert asked.exit is not None
             names = (asked.entry, asked.exit)
             times = [self._in_units(name, rows[:, place[name]]) for name in names]
             return np.column_stack([*times, rows[:, place[self.explained]]])

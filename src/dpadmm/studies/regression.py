@@ -473,8 +473,7 @@ def _edges(periods: Any) -> Array:
     rising = edges.ndim == 1 and len(edges) > 1 and bool((np.diff(edges) > 0).all())
     if not (rising and np.isfinite(edges).all()):
         raise ParameterError(
-            "periods must be a whole number, or at least two edges that increase; got "
-            f"{periods!r}."
+            f"periods must be a whole number, or at least two edges that increase; got {periods!r}."
         )
     return edges
 
