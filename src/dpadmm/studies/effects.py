@@ -48,7 +48,7 @@ class InferenceWarning(UserWarning):
 
 
 def check_strength(study: Regression) -> float:
-    """Return q of a regression that is planned; refuse it where it is hopeless, warn where it is weak."""
+    """Return q of a planned regression; refuse it where it is hopeless, warn where it is weak."""
     strength, facts = study.strength, study.facts
     if strength >= WARNED:
         return strength

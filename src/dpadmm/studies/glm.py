@@ -321,9 +321,10 @@ def _newton_step(facts: Facts, path: _Path, heard: _Heard, first: bool) -> _Path
     meat = share * root.whole() + gradient_noise**2 * np.eye(size)
     covariance = root.sandwich(meat + _step_noise(step, matrix_noise))
     noisy = gradient_noise * math.sqrt(float(np.sum(root.values**-2.0)))
-    length, reached = np.linalg.norm(step), np.linalg.norm(np.linalg.solve(point.map.T, beta))
+    length = float(np.linalg.norm(step))
+    reached = float(np.linalg.norm(np.linalg.solve(point.map.T, beta)))
     short = _SHORT_STEP * max(reached, math.sqrt(_ROOM * size))
-    settled = bool(length <= max(short, _NOISY_STEP * noisy))
+    settled = length <= max(short, _NOISY_STEP * noisy)
     estimate = Estimate(beta, point.map.T @ covariance @ point.map, root.ratio, settled=settled)
     return _Path(Point(beta, point.map), estimate=estimate)
 

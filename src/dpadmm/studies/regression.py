@@ -177,9 +177,9 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
             )
         random = check_random_state(self.random_state)
         if parties is None:
-            names, members = even_split(len(values), self.n_parties, random)
+            owners, members = even_split(len(values), self.n_parties, random)
         else:
-            names, members = rows_of_owners(row_owners(parties), len(values))
+            owners, members = rows_of_owners(row_owners(parties), len(values))
         told = Facts(self.family, len(design.columns), facts.count, len(values))
         named = (*facts.constants, *design.names)
         if facts.exact:
@@ -190,12 +190,12 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
                     "X and y must hold finite numbers and declared levels with an infinite epsilon."
                 )
             estimate = exact_estimate(told, [(prepared[m], response[m]) for m in members])
-            strength, privacy = math.inf, _not_private(names)
+            strength, privacy = math.inf, _not_private(owners)
         else:
             terms = EvaluationTerms(
                 self.epsilon, self.delta, self.rows_per_person, self.noise, self.colluders
             )
-            counts = {str(n): len(m) for n, m in zip(names, members, strict=True)}
+            counts = {str(n): len(m) for n, m in zip(owners, members, strict=True)}
             options = {"family": self.family, "columns": told.columns, "periods": told.periods}
             planned = plan_study(Regression, options, counts, terms, rounds=len(told.courses()))
             study = planned.algorithm
