@@ -118,6 +118,16 @@ def test_survival_agrees_with_statsmodels_on_periods_of_persons():
     assert (np.diff(curve, axis=1) < 0).all()
 
 
+def test_strong_effects_are_found_without_privacy():
+    """Whole Newton steps from zero would leave for infinity."""
+    random = np.random.default_rng(3)
+    X = np.sqrt(0.5) * (random.normal(size=(20000, 15)) + random.normal(size=(20000, 1)))
+    eta = X @ np.linspace(-2, 2, 15) - 2
+    y = (random.random(20000) < 1 / (1 + np.exp(-eta))).astype(int)
+    theirs = sm.Logit(y, sm.add_constant(X)).fit(disp=0, tol=1e-12, maxiter=200)
+    _agrees(FederatedGLM(epsilon=math.inf).fit(X, y), theirs)
+
+
 def test_the_statement_of_an_infinite_epsilon_says_so():
     random, frame, eta = _frame()
     y = (random.random(len(eta)) < 0.5).astype(int)

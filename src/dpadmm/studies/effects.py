@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.studies.glm import Estimate, Regression
+from dpadmm.studies.glm import Coefficients, Regression
 
 #: Below these q is refused, and warned of.
 REFUSED: Final = 10.0
@@ -111,7 +111,7 @@ class Effects:
     @classmethod
     def of(
         cls,
-        estimate: Estimate,
+        estimate: Coefficients,
         family: str,
         names: tuple[str, ...],
         constants: int,

@@ -25,7 +25,7 @@ from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.options import DEFAULT
 from dpadmm.studies.design import Design, column_names, declared_levels, middle
 from dpadmm.studies.effects import TITLES, Effects, Summary, check_strength
-from dpadmm.studies.glm import Facts, Regression, exact_estimate
+from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate
 from dpadmm.studies.study import StudyRows, plan_study, run_study, study_noise
 
 _NOT_PRIVATE: Final = "none: epsilon is infinite"
@@ -180,7 +180,7 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
             owners, members = even_split(len(values), self.n_parties, random)
         else:
             owners, members = rows_of_owners(row_owners(parties), len(values))
-        told = Facts(self.family, len(design.columns), facts.count, len(values))
+        told = RegressionFacts(self.family, len(design.columns), facts.count, len(values))
         named = (*facts.constants, *design.names)
         if facts.exact:
             design = design.fitted_to(values)
