@@ -429,6 +429,8 @@ class WatchSection(Part):
         A file of JSON lines, a file for ``dpadmm status``, an address for Prometheus.
     metrics_anywhere
         Allow an address for Prometheus that other machines reach.
+    token_file
+        A file with the token that whoever asks for metrics must show; only its owner may read it.
     report_every
         Seconds between two reports that the node waits for a neighbour.
     lease
@@ -439,6 +441,7 @@ class WatchSection(Part):
     status: File | None = None
     metrics: str | None = None
     metrics_anywhere: bool = False
+    token_file: File | None = None
     report_every: Time = 10.0
     lease: Time = 10.0
 
