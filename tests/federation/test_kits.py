@@ -18,7 +18,7 @@ from dpadmm.errors import DataError, LedgerError, ParameterError
 from dpadmm.federation import membership
 from dpadmm.federation.agreement import Consents
 from dpadmm.federation.config import AgreedRun, load_agreed_run, load_node_config
-from dpadmm.federation.identity import describe
+from dpadmm.federation.identity import read_certificate
 from dpadmm.federation.joining import Choices, current_kit, join, read_kit, unpinned
 from dpadmm.federation.kit import kits_of, write_kits
 from dpadmm.federation.membership import load_federation, sign_requests, write_change
@@ -525,7 +525,7 @@ def test_two_certificates_count_while_one_is_changed_and_a_revoked_one_never(mem
     key = members.place("north") / "2027" / "north.key"
     new = members.join("north", key=key).setup.config
     assert (old.pinned.own, new.pinned.own) == (
-        describe(old.certificates.certificate).fingerprint,
+        read_certificate(old.certificates.certificate).fingerprint,
         new.next_pins["north"],
     )
     heard = members.join("south", heard=read_kit(kit).table.phrase).setup

@@ -22,7 +22,7 @@ from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.data.schema import Schema
 from dpadmm.data.values import Reading, Spelling
 from dpadmm.errors import ParameterError, fail, refuse_repeats
-from dpadmm.federation.identity import check_identity, check_node_name, describe
+from dpadmm.federation.identity import check_identity, check_node_name, read_certificate
 from dpadmm.federation.pins import Fingerprint, Pinned
 from dpadmm.federation.transport.session import Security, check_loopback, split_address
 from dpadmm.federation.transport.wire import LONGEST_FACTS, check_numbers
@@ -623,7 +623,7 @@ class NodeConfig(Part):
     def pinned(self) -> Pinned:
         """Its own certificate, and those that its owner has pinned."""
         files = self.certificates
-        own = None if files is None else describe(files.certificate).fingerprint
+        own = None if files is None else read_certificate(files.certificate).fingerprint
         return Pinned(self.node.name, own, self.pins, self.next_pins)
 
     def _check_policy(self, agreed: AgreedRun, planned: Plan) -> None:

@@ -32,8 +32,8 @@ from dpadmm.federation.identity import (
     RequestFacts,
     certificate_facts,
     certificate_fault,
-    describe,
     load_certificates,
+    read_certificate,
     read_request,
     signed_request,
 )
@@ -401,7 +401,7 @@ def remove(table: Table, name: str) -> None:
 
 def revoke(table: Table, certificate: Path) -> None:
     """Put a certificate on the list of those that count for nothing."""
-    listed = {*table.get("revoked", []), describe(certificate).fingerprint}
+    listed = {*table.get("revoked", []), read_certificate(certificate).fingerprint}
     table["revoked"] = sorted(listed)
 
 

@@ -39,7 +39,7 @@ from dpadmm.errors import ExchangeError, LedgerError, ParameterError
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.exchange import added_up
-from dpadmm.federation.identity import describe
+from dpadmm.federation.identity import read_certificate
 from dpadmm.federation.party import rehearse_party, train_node
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
@@ -369,7 +369,7 @@ def _try(what: str, look: Callable[[], str]) -> Check:
 
 def _certificate(setup: NodeSetup) -> str:
     assert setup.security is not None
-    facts = describe(setup.security.certificate)
+    facts = read_certificate(setup.security.certificate)
     return f"{facts.name}, for {', '.join(facts.hosts)}; {facts.days_left} days left."
 
 

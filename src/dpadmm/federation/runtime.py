@@ -24,7 +24,7 @@ from dpadmm.durable import check_writable
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
 from dpadmm.federation.agreement import Agreement, Consents, consents_note, noted_consents
 from dpadmm.federation.config import AgreedRun, NodeConfig, load_agreed_run
-from dpadmm.federation.identity import AUTHORITY, certificate_facts, describe, from_base64
+from dpadmm.federation.identity import AUTHORITY, certificate_facts, from_base64, read_certificate
 from dpadmm.federation.keys import SessionKeys, check_pinned
 from dpadmm.federation.page_server import read_token
 from dpadmm.federation.reach import Reach
@@ -437,7 +437,7 @@ class NodeRuntime:
         if setup.security is not None:
             own, authority = setup.security.certificate, setup.security.authority
             for whose, file in ((setup.name, own), (AUTHORITY, authority)):
-                self.watcher.certificate(whose, describe(file).not_after)
+                self.watcher.certificate(whose, read_certificate(file).not_after)
         instance = self.store.note(run, _INSTANCE)
         if instance is None:
             instance = secrets.token_hex(16)

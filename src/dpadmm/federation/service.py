@@ -30,7 +30,7 @@ from typing import Any, Final, final, get_args
 from dpadmm.durable import Closable, FileRefusal, read_json
 from dpadmm.errors import LedgerError, ParameterError, is_passing, passing
 from dpadmm.federation.config import NodeConfig, load_node_config
-from dpadmm.federation.identity import AUTHORITY, describe
+from dpadmm.federation.identity import AUTHORITY, read_certificate
 from dpadmm.federation.page_server import ServiceMetrics, read_token
 from dpadmm.federation.queue import (
     WAITING,
@@ -115,7 +115,7 @@ class Service(Closable):
         files, name = self._node.certificates, self._node.node.name
         if files is not None and self._metrics is not None:
             for whose, file in ((name, files.certificate), (AUTHORITY, files.authority)):
-                self._metrics.certificate(whose, describe(file).not_after)
+                self._metrics.certificate(whose, read_certificate(file).not_after)
 
     def run(self, *, drain: bool = False) -> None:
         """Start what is due until the process is told to end, or until nothing waits."""
