@@ -104,7 +104,7 @@ def _infer(config: InferConfig, options: InferCommand) -> None:
 
 
 def _plan(config: InferConfig, options: InferCommand) -> None:
-    from dpadmm.studies.effects import WARNED, check_strength
+    from dpadmm.studies.effects import RULES, check_strength
     from dpadmm.studies.glm import Regression, expected_width
     from dpadmm.studies.infer_files import FileRegression, epsilon_for_relative_width
     from dpadmm.studies.study_files import rows_to_plan, study_schema
@@ -124,7 +124,7 @@ def _plan(config: InferConfig, options: InferCommand) -> None:
         check_strength(study)
     found |= {
         "strength": study.strength,
-        "needed": WARNED,
+        "needed": RULES[study.facts.family].warned,
         "expected_width": expected_width(study),
         "coefficients": [*question.response.constants, *question.design.names],
         "warnings": [str(each.message) for each in said],
@@ -133,7 +133,7 @@ def _plan(config: InferConfig, options: InferCommand) -> None:
         emit("infer", found)
         return
     say(f"{expected_width(study):.2f} times as wide as without privacy", "Expected intervals")
-    say(f"{study.strength:.3g}, needed {WARNED:g}", "q = n mu / p^1.5")
+    say(f"{study.strength:.3g}, needed {found['needed']:g}", "q = n mu / p^1.5")
     for line in found["warnings"]:
         say(line, "Weak")
     if options.width is not None:
