@@ -265,14 +265,17 @@ def clipped_poisson(rate: Array, clip: float) -> tuple[Array, Array]:
     expected = clip * pdtrc(np.floor(high), rate)
     expected -= clip * np.where(least >= 1, pdtr(np.maximum(least - 1, 0), rate), 0.0)
     curvature = np.zeros_like(rate)
-    logarithm = np.log(rate)
+    whole = np.maximum(np.floor(low), 0.0)
+    chance = np.exp(whole * np.log(rate) - rate - gammaln(whole + 1))
     for step in range(math.ceil(2 * clip) + 2):
         count = np.floor(low) + step
-        whole = np.maximum(count, 0.0)
-        chance = np.exp(whole * logarithm - rate - gammaln(whole + 1)) * (count >= 0)
-        expected += np.where((count >= low) & (count <= high), (count - rate) * chance, 0.0)
+        there = count >= 0
+        within = there & (count >= low) & (count <= high)
+        expected += np.where(within, (count - rate) * chance, 0.0)
         rise = np.clip(np.minimum(count + 1, high) - np.maximum(count, low), 0.0, 1.0)
-        curvature += rate * chance * rise
+        curvature += np.where(there, rate * chance * rise, 0.0)
+        # P(Y = y + 1) = P(Y = y) lambda / (y + 1); the first y below zero has none.
+        chance = np.where(there, chance * rate / (np.maximum(count, 0.0) + 1), chance)
     return expected, curvature
 
 
@@ -322,14 +325,17 @@ class Survival(Family):
     ) -> tuple[Array, Array, float]:
         """The sums over persons; rows have one constant, in the place of all periods."""
         constants, columns = rows[:, :1], rows[:, 1:]
+        # Tu_t = s + k c_t: s of the person, c_t of the period. All sums follow from s.c_t.
         shared = columns @ point.map[:, self.periods :].T
-        mapped = shared[:, None] + constants[:, None] * point.map[:, : self.periods].T
         if bounded:
-            mapped = np.clip(np.nan_to_num(mapped, posinf=0.0, neginf=0.0), -_LARGEST, _LARGEST)
-            lengths = np.sqrt(np.einsum("itj,itj->it", mapped, mapped).max(axis=1))
-            factor = 1.0 / np.maximum(1.0, lengths)
-        else:
-            factor = np.ones(len(rows))
+            shared = np.clip(np.nan_to_num(shared, posinf=0.0, neginf=0.0), -_LARGEST, _LARGEST)
+        own = point.map[:, : self.periods].T
+        square = np.einsum("ij,ij->i", shared, shared)[:, None]
+        across, inner = constants * (shared @ own.T), own @ own.T
+        factor = np.ones((len(rows), 1))
+        if bounded:
+            lengths = square + 2 * across + np.square(constants) * np.diag(inner)
+            factor /= np.sqrt(np.maximum(1.0, lengths.max(axis=1, keepdims=True)))
         # (persons, periods)
         eta = linear_predictor(columns, point.beta[self.periods :])[:, None]
         eta = np.clip(eta + constants * point.beta[: self.periods], -_LARGEST_ETA, _LARGEST_ETA)
@@ -338,20 +344,24 @@ class Survival(Family):
         at_risk = (period >= first) & (period < stop)
         happened = at_risk & (period == stop - 1) & (event > 0.5)
         residual, curvature = self.moments(eta, happened.astype(np.float64))
-        residual, curvature = residual * at_risk, curvature * at_risk
-        short = mapped * factor[:, None, None]
         # Of each person: the gradient, and the matrix as a weighted sum of its periods' squares.
-        slopes = np.einsum("it,itj->ij", residual * factor[:, None], short)
+        residual = residual * at_risk * np.square(factor)
+        curvature = curvature * at_risk * np.square(factor)
+        slopes = shared * residual.sum(axis=1, keepdims=True) + (constants * residual) @ own
         if bounded:
-            slopes /= np.maximum(self.reach, np.sqrt(np.einsum("ij,ij->i", slopes, slopes)))[
-                :, None
-            ]
-            products = np.einsum("itj,isj->its", short, short)
-            size = np.einsum("it,is,its->i", curvature, curvature, np.square(products))
-            scale = self.curvature_reach / np.maximum(self.curvature_reach, np.sqrt(size))
-            curvature = curvature * scale[:, None]
-        flat = short.reshape(-1, short.shape[-1])
-        matrix = (flat * curvature.reshape(-1, 1)).T @ flat
+            size = np.sqrt(np.einsum("ij,ij->i", slopes, slopes))
+            slopes /= np.maximum(self.reach, size)[:, None]
+            products = across[:, :, None] + across[:, None, :]
+            products += square[:, :, None] + np.square(constants)[:, :, None] * inner
+            np.square(products, out=products)
+            size = np.sqrt(
+                np.einsum("it,it->i", curvature, (products @ curvature[:, :, None])[..., 0])
+            )
+            curvature *= self.curvature_reach / np.maximum(self.curvature_reach, size)[:, None]
+        weighted = constants * curvature
+        mixed = (shared.T @ weighted) @ own
+        matrix = (shared * curvature.sum(axis=1, keepdims=True)).T @ shared + mixed + mixed.T
+        matrix += own.T @ ((constants * weighted).sum(axis=0)[:, None] * own)
         return slopes.sum(axis=0), matrix, float(np.square(slopes).sum())
 
 
