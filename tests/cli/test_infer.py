@@ -168,3 +168,28 @@ def test_what_makes_no_sense_is_one_sentence(study, dpadmm, infer, words):
     assert done.exit_code != 0
     assert words in done.output
     assert "Traceback" not in done.output
+
+
+def test_the_pre_flight_counts_times_and_counts_that_contradict_themselves(study, dpadmm, tmp_path):
+    frame = pd.read_csv(tmp_path / "north.csv")
+    frame.loc[:199, "entry"] = 4
+    frame["exit"] = frame["exit"].astype(object)
+    frame.loc[200:206, ["exit", "died"]] = ["", "yes"]
+    frame["visits"] = frame["visits"].astype(float)
+    frame.loc[:2, "visits"] = 1.5
+    frame.to_csv(tmp_path / "north.csv", index=False)
+    told = tmp_path / "found.json.preflight"
+    config = study(
+        'family = "survival"\nentry = "entry"\nexit = "exit"\nperiods = 4\ncolumns = ["age"]'
+    )
+    done = dpadmm("infer", config)
+    assert done.exit_code == 0, done.output
+    assert "north: 200 of 3000 rows leave no later than they enter" in told.read_text()
+    assert "LOOKS WRONG: north: 200 of 3000 rows leave no later" in told.read_text()
+    assert "north: 7 of 3000 rows have an event without an entry or exit" in told.read_text()
+    assert "west: 0 of 2000 rows leave no later than they enter" in told.read_text()
+    # Nobody else is told.
+    assert "leave no later" not in done.output + (tmp_path / "found.json").read_text()
+    config = study('family = "poisson"\nresponse = "visits"\ncolumns = ["age"]')
+    assert dpadmm("infer", config).exit_code == 0
+    assert "north: 3 of 3000 rows have a count that is no whole number" in told.read_text()

@@ -25,10 +25,10 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.data.encode import Survey, survey
@@ -106,6 +106,26 @@ class RowsConfig(Protocol):
         """``[policy]``."""
 
 
+class Fault(NamedTuple):
+    """A kind of rows whose columns contradict each other.
+
+    Attributes
+    ----------
+    words
+        What such rows do, such as "leave no later than they enter".
+    count, rows
+        How many of them there are, of how many rows.
+    """
+
+    words: str
+    count: int
+    rows: int
+
+
+#: What looks for faults in the rows of each party.
+Faults: TypeAlias = Callable[[], Mapping[str, Sequence[Fault]]]
+
+
 @dataclass(frozen=True)
 class Findings:
     """What was found in the rows of a run; private, like the rows.
@@ -114,15 +134,18 @@ class Findings:
     ----------
     surveys
         What was counted, by the name of the party or of the one file of all.
+    faults
+        What contradicts itself, by the name of the party.
     """
 
     # Printing the object must not show what rows hold.
     surveys: Mapping[str, Survey] = field(repr=False)
+    faults: Mapping[str, Sequence[Fault]] = field(default_factory=dict, repr=False)
 
     @property
     def wrong(self) -> tuple[str, ...]:
         """What looks wrong, a sentence each; by the owner's rule it ends a run."""
-        return self._told(_wrong)
+        return (*self._told(_wrong), *self._faults(MOST_BAD_LABELS))
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -134,7 +157,17 @@ class Findings:
     def text(self) -> str:
         """All of it, with the counts behind it."""
         lines = self.lines or ("Nothing looks wrong.",)
-        return "\n".join((_PRIVATE, "", *lines, "", *self._told(_counts))) + "\n"
+        counts = (*self._told(_counts), *self._faults(-1.0))
+        return "\n".join((_PRIVATE, "", *lines, "", *counts)) + "\n"
+
+    def _faults(self, beyond: float) -> tuple[str, ...]:
+        """Those whose share is larger, a sentence each."""
+        return tuple(
+            f"{who}: {each.count} of {each.rows} rows {each.words}."
+            for who, found in self.faults.items()
+            for each in found
+            if each.count > beyond * each.rows
+        )
 
     def _told(self, tell: Callable[[Survey], Iterator[str]]) -> tuple[str, ...]:
         return tuple(
@@ -662,10 +695,19 @@ def look_at_rows(config: RowsConfig, schema: Schema) -> Findings:
     return Findings(found)
 
 
-def look_first(config: RowsConfig, schema: Schema, place: Path, owner: Owner | None) -> None:
+def look_first(
+    config: RowsConfig,
+    schema: Schema,
+    place: Path,
+    owner: Owner | None,
+    faults: Faults = dict,
+) -> None:
     """The pre-flight of a run that has not begun (:func:`~dpadmm.run.files.preflight`)."""
-    rule = config.policy.preflight
-    preflight(rule, lambda: look_at_rows(config, schema), place, owner)
+
+    def look() -> Findings:
+        return replace(look_at_rows(config, schema), faults=faults())
+
+    preflight(config.policy.preflight, look, place, owner)
 
 
 @contextmanager

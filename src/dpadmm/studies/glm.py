@@ -99,8 +99,8 @@ _LONGEST_STEP: Final = 4.0
 # The same of a fit without privacy, which has as many steps as it needs.
 _LONGEST_CHANGE: Final = 1.0
 # A last step is short: as a change of the linear predictor of a typical row, or beside its noise.
-# Being short beside long coefficients is not enough: at a logit deviation of 3, intervals after such
-# steps cover 80 to 90%.
+# Being short beside long coefficients is not enough: at a logit deviation of 3, intervals after
+# such steps cover 80 to 90%.
 _SHORT_STEP: Final = 0.3
 _NOISY_STEP: Final = 1.6
 # A fit without privacy ends where steps are so short, and is refused after so many.

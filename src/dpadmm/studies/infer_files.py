@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
@@ -16,7 +16,7 @@ from dpadmm.errors import ParameterError, fail, refuse_repeats, unknown_name
 from dpadmm.plain import Array, Part, as_tuple
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.charges import EvaluationTerms
-from dpadmm.run.files import Owner
+from dpadmm.run.files import Fault, Owner
 from dpadmm.run.plan import Plan
 from dpadmm.studies.design import ROOM, Column, Design, middle
 from dpadmm.studies.effects import Effects, check_strength
@@ -24,6 +24,9 @@ from dpadmm.studies.glm import Regression, RegressionFacts, expected_width
 from dpadmm.studies.regression import Response
 from dpadmm.studies.study import StudyRun, plan_study, smallest_epsilon
 from dpadmm.studies.study_files import StudyConfig, run_files, study_schema, write_study
+
+
+_ROUNDING: Final = 1e-6
 
 
 class InferSection(Part):
@@ -186,6 +189,33 @@ class FileRegression:
             found[:, place] = known
         return self.design.prepared(found), self.response.response(self._responses(rows))
 
+    def faults(self, rows: Array) -> tuple[Fault, ...]:
+        """Responses that contradict themselves, for the owner of the rows alone.
+
+        Cells that are missing or outside their bounds are counted by their columns.
+        """
+        told = self._responses(rows)
+        if self.asked.family == "survival":
+            assert self.response.edges is not None
+            edges = self.response.edges
+            entry, stop, event = told.T
+            flags = [self.places.missing_place(str(n)) for n in (self.asked.entry, self.asked.exit)]
+            untimed = rows[:, [flag for flag in flags if flag is not None]].any(axis=1)
+            found = {
+                "leave no later than they enter, and become a fixed row": ~(entry < stop),
+                "have an event without an entry or exit of their own": untimed & (event == 1),
+                "are at risk in no period": (stop <= edges[0]) | (entry >= edges[-1]),
+            }
+        elif self.asked.family == "poisson":
+            # Rows hold numbers between bounds: whole ones come back with rounding.
+            found = {
+                "have a count below zero, and become a fixed row": told < -_ROUNDING,
+                "have a count that is no whole number": np.abs(told - told.round()) > _ROUNDING,
+            }
+        else:
+            found = {}
+        return tuple(Fault(words, int(np.sum(bad)), len(rows)) for words, bad in found.items())
+
     def _responses(self, rows: Array) -> Array:
         place, asked = self.places.places, self.asked
         if asked.family == "survival":
@@ -242,6 +272,7 @@ def infer_files(config: InferConfig, owner: Owner | None = None) -> Inference:
         schema,
         lambda rows: question.checked_plan(rows, terms),
         responses=question.read,
+        faults=question.faults,
         owner=owner,
     )
     study, response = done.study, question.response

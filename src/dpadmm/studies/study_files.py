@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -32,6 +32,7 @@ from dpadmm.run.config import (
     validated,
 )
 from dpadmm.run.files import (
+    Fault,
     Owner,
     check_files,
     declared_rows,
@@ -179,6 +180,7 @@ def run_files(
     plan: Callable[[Mapping[str, int]], Plan],
     *,
     responses: Callable[[Array], tuple[Array, Array]] | None = None,
+    faults: Callable[[Array], Sequence[Fault]] = lambda rows: (),
     owner: Owner | None = None,
     details: Callable[[Plan], tuple[tuple[str, str], ...]] = lambda planned: (),
 ) -> StudyRun:
@@ -193,6 +195,8 @@ def run_files(
     responses
         From rows as :class:`~dpadmm.data.study_rows.StudyColumns` has them to what the study adds
         up and what belongs to it; without it to the same rows and nothing.
+    faults
+        What contradicts itself in some of these rows, for their owner's pre-flight.
     owner
         Who sits at a terminal, and alone is told what looks wrong with the rows.
     details
@@ -208,8 +212,12 @@ def run_files(
     )
     parties: dict[str, Array] = {}
 
+    def contradictions() -> dict[str, Sequence[Fault]]:
+        # By party, though a file of all is counted as one.
+        return {name: faults(rows) for name, rows in read_parties_rows(config, schema).items()}
+
     def look() -> None:
-        look_first(config, schema, config.preflight_file, owner)
+        look_first(config, schema, config.preflight_file, owner, contradictions)
 
     if config.ledgers:
         if len(counts) < len(names):
