@@ -68,8 +68,8 @@ class Session:
     def present(self, name):
         return True
 
-    def hear(self, topic, take):
-        self._takes[topic] = take
+    def hear(self, topic, take, names=None):
+        self._takes[topic] = take if names is None else only(names, take)
 
     def serve(self, topic, answer):
         self._answers[topic] = answer
@@ -86,6 +86,16 @@ class Session:
         data = None if answer is None else answer(label)
         if data is not None:
             self._line.carry(neighbour, self.name, label, data, take)
+
+
+def only(names, take):
+    """Hear nobody else."""
+
+    def heard(name, label, data):
+        if name in names:
+            take(name, label, data)
+
+    return heard
 
 
 class Parties:

@@ -44,8 +44,8 @@ def test_it_is_a_tree_of_the_links_and_as_shallow_as_there_is(graph):
             assert names[parent] == min(names[each] for each in near)
     assert tree.part(tree.root) == list(range(topology.parties))
     for party in range(topology.parties):
-        parts = [tree.part(child) for child in tree.children(party)]
-        assert sorted([party, *sum(parts, [])]) == tree.part(party)
+        below = [each for child in tree.children(party) for each in tree.part(child)]
+        assert sorted([party, *below]) == tree.part(party)
     centre = [names[each] for each in nx.center(topology.graph)]
     assert names[tree.root] == min(centre)
 

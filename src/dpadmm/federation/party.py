@@ -221,6 +221,7 @@ class _Part:
         view, keys = self.view, self.keys
         options = self.node.mailbox_options(self.departure, view) | {
             "averager": view.agreed.server,
+            "tree": view.tree,
             "store": self.node.store,
         }
         if self._before is not None:

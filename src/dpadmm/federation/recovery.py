@@ -32,6 +32,7 @@ from dpadmm.ledger.filters import overspent
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
+from dpadmm.problem.site import SpanningTree
 from dpadmm.run.charges import evaluation_id
 from dpadmm.run.plan import Plan, announced
 
@@ -423,6 +424,8 @@ class View:
         The run as it was agreed on, before anybody was lost; None for that run itself.
     evaluation
         How ledgers know it, where it is the evaluation of a model; else empty.
+    tree
+        How sums travel, where every party is heard and not all are linked with each other.
     """
 
     agreed: AgreedRun
@@ -437,11 +440,13 @@ class View:
     charged: tuple[Event, ...] = field(default=(), repr=False)
     first: Plan | None = field(default=None, repr=False)
     evaluation: str = ""
+    tree: SpanningTree | None = None
 
     @classmethod
     def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> View:
         """The run as it was agreed on."""
-        return cls(agreed, planned, agreed.digest(schema), planned.rounds)
+        tree = agreed.tree(planned)
+        return cls(agreed, planned, agreed.digest(schema), planned.rounds, tree=tree)
 
     @property
     def run_id(self) -> str:
@@ -481,7 +486,8 @@ class View:
         """
         digest = hashlib.sha256(self.run + _EVALUATING).digest()
         name = evaluation_id(self.run_id, planned)
-        return View(self.agreed, planned, digest, planned.rounds, self.lost, evaluation=name)
+        told = (self.agreed, planned, digest, planned.rounds, self.lost)
+        return View(*told, evaluation=name, tree=self.tree)
 
     def following(
         self,
@@ -529,6 +535,7 @@ class View:
             first_sent=decision.kept if summed else 0,
             charged=charged,
             first=self.first or self.planned,
+            tree=agreed.tree(planned),
         )
 
     def check_budget(self, name: str) -> None:

@@ -64,8 +64,9 @@ class InProcess(Exchange):
     Parameters
     ----------
     server
-        Hand on the mean of all messages, as a server or a tree would, rather than the messages. Summands
-        are multiples of one step, so that their sum is the one that words give, to the last bit.
+        Hand on the mean of all messages, as a server or a tree would, rather than the messages.
+        Summands are multiples of one step, so that their sum is the one that words give, to the
+        last bit.
     """
 
     server: bool = False

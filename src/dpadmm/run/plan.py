@@ -52,7 +52,7 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.noise import LEAST_DELTA
 from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.losses import Loss, get_loss
-from dpadmm.problem.site import SERVER, Site, Topology, build_topology
+from dpadmm.problem.site import Site, Topology, build_topology
 from dpadmm.run.options import (
     AUTO,
     DEFAULT,
