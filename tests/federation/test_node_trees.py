@@ -1,4 +1,4 @@
-"""Real nodes on graphs where few are linked: sums travel along a tree, and the model is the same."""
+"""Real nodes where few are linked: sums travel along a tree, and the model is the same."""
 
 import json
 

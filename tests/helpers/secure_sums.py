@@ -20,6 +20,7 @@ from dpadmm.federation.transport.wire import decode_masked, encode_message
 from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.mechanisms import release_again
 from dpadmm.privacy.sensitivity import Summation
+from dpadmm.problem.site import SpanningTree, build_topology
 
 NAMES = ("north", "south", "west", "east")
 HUB = "hub"
@@ -41,13 +42,14 @@ class Line:
     def __init__(self, meddle=unchanged):
         self.meddle = meddle
         self.sessions = {}
-        self.wire = []
+        self.wire, self.told = [], []
 
     def carry(self, sender, receiver, label, data, take):
-        if sender in NAMES:
+        if sender != HUB:
             self.wire.append((sender, label, data))
         data = self.meddle(sender, receiver, label, data)
         if data is not None:
+            self.told.append((sender, receiver, label, data))
             take(sender, label, data)
 
 
@@ -144,7 +146,17 @@ class Party:
     """One party in one view."""
 
     def __init__(
-        self, parties, line, name, *, view=None, hub=HUB, past=(), pins=None, decoded=None
+        self,
+        parties,
+        line,
+        name,
+        *,
+        view=None,
+        hub=HUB,
+        links=None,
+        past=(),
+        pins=None,
+        decoded=None,
     ):
         view = view or parties.view()
         names = view.agreed.names
@@ -153,6 +165,11 @@ class Party:
         self.store = parties.store(name)
         self.keys = parties.keys(name, self.store, view, pins)
         others = [other for other in names if other != name]
+        tree = None
+        if links is not None:
+            graph = build_topology(links, len(names))
+            tree = SpanningTree.of(graph, names)
+            others = [names[other] for other in graph.neighbours(self.place)]
         site = SimpleNamespace(
             index=np.array([self.place]),
             parties=len(names),
@@ -178,6 +195,7 @@ class Party:
             before_send=self.keys.before_send,
             ring=self.keys.ring,
             averager=hub,
+            tree=tree,
             store=self.store,
             decoded=decoded,
             patience=PATIENCE,

@@ -121,6 +121,8 @@ class TreeMailbox(Mailbox):
         """Take this node's message; it travels once those of its children are here."""
         with self._news:
             self._own = {t: data}
+            if not self._children:
+                self._up = {t: data}
             self._own_rounds.add(t, data)
 
     def receive(self, number: int, t: int) -> bytes:
