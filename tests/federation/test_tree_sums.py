@@ -200,7 +200,7 @@ def test_one_that_hands_up_a_round_again_is_refused(tree):
     old = {}
 
     def remember(sender, receiver, label, data):
-        if sender == "left" and receiver == "root" and is_up(label, 0):
+        if (sender, receiver) == ("left", "root") and label in ("message", "0"):
             old.setdefault("words", words_of(data, 1, 0))
         return data
 

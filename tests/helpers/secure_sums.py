@@ -71,7 +71,8 @@ class Session:
         return True
 
     def hear(self, topic, take, names=None):
-        self._takes[topic] = take if names is None else only(names, take)
+        for name in self.neighbours if names is None else names:
+            self._takes[topic, name] = take
 
     def serve(self, topic, answer):
         self._answers[topic] = answer
@@ -79,8 +80,8 @@ class Session:
     def publish(self, topic, label, data):
         for name in self.neighbours:
             other = self._line.sessions.get(name)
-            if other is not None and topic in other._takes:
-                self._line.carry(self.name, name, label, data, other._takes[topic])
+            if other is not None and (topic, self.name) in other._takes:
+                self._line.carry(self.name, name, label, data, other._takes[topic, self.name])
 
     def ask(self, topic, neighbour, label, take, *, timeout=5.0, longest=0):
         other = self._line.sessions.get(neighbour)
@@ -88,16 +89,6 @@ class Session:
         data = None if answer is None else answer(label)
         if data is not None:
             self._line.carry(neighbour, self.name, label, data, take)
-
-
-def only(names, take):
-    """Hear nobody else."""
-
-    def heard(name, label, data):
-        if name in names:
-            take(name, label, data)
-
-    return heard
 
 
 class Parties:
