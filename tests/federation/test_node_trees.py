@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import Federation, in_process
+from tests.helpers.federation_net import Federation, Lines, in_process
 
 from dpadmm.federation.recovery import View
 from dpadmm.federation.transport.wire import decode_masked
@@ -126,3 +126,84 @@ def test_a_node_that_is_killed_goes_on_where_it_was(make_federation, noise):
         assert "Not agreed" not in (federation.folder / f"{name}.statement").read_text()
         with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
             assert len(ledger.verify().runs["trial"].commits) == 40
+
+
+POLICY = {"when_lost": "continue", "lost_after": 6, "serve_for": 10}
+GRAPH = {"algorithm": "dp-gd", "topology": LINKS, "rounds": 60}
+
+
+def begun(build, run, policy=POLICY):
+    """A federation in the midst of its rounds, every link over a line that can be cut."""
+    federation = build(NAMES, policy, run=run)
+    cut = Lines(federation)
+    for name in NAMES:
+        federation.write(name, policy=policy, addresses=cut.addresses(name))
+        federation.start(name)
+    for name in NAMES:
+        federation.wait_for(name, "round")
+    return federation, cut
+
+
+def found(federation, name):
+    return json.loads((federation.folder / f"{name}.record").read_text())
+
+
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_a_cut_link_is_no_loss_while_there_is_another_way(make_federation, noise):
+    """North is reached through west, and from then on through south."""
+    run = {**GRAPH, "algorithm_options": {"noise": noise}}
+    federation, lines = begun(make_federation, run)
+    try:
+        for line in lines.between(("west",), ("north",)):
+            line.cut()
+        federation.finish()
+    finally:
+        lines.close()
+    models = []
+    for name in NAMES:
+        record = found(federation, name)
+        assert record["federation"]["went_on_without"] == ["north/west"]
+        assert record["federation"]["lost"] is None
+        assert record["federation"]["agreed_by"] == list(NAMES)
+        assert not federation.log(name, "neighbour-lost")
+        (caveat,) = [each for each in record["privacy"]["caveats"] if "other ways" in each]
+        assert caveat.startswith("Went on by other ways without the link between north and west")
+        models.append(load_model(federation.folder / f"{name}.model").classifier.coef)
+        with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
+            account = ledger.verify()
+        assert set(account.runs) == {"trial", "trial without north/west"}
+        assert account.spent_epsilon <= 1.0
+        # All are charged for the round that was cut short, and nobody beyond what was agreed.
+        assert sum(len(each.events) for each in account.runs.values()) <= GRAPH["rounds"]
+    for model in models:
+        np.testing.assert_array_equal(model, models[0])
+    assert not list(federation.folder.glob("*.key"))
+
+
+def test_a_node_whose_every_link_is_gone_is_lost(make_federation):
+    """Nobody who is linked with it hears it: that is known at once."""
+    run = {**GRAPH, "algorithm_options": {"noise": "shared"}}
+    federation, _ = begun(make_federation, run)
+    federation.kill("south")
+    others = [name for name in NAMES if name != "south"]
+    federation.finish(*others)
+    for name in others:
+        assert found(federation, name)["federation"]["went_on_without"] == ["south"]
+
+
+@pytest.mark.parametrize("when_lost", ["stop", "continue"])
+def test_a_node_without_which_the_graph_falls_apart_ends_the_run(make_federation, when_lost):
+    """Everybody has the model of the rounds before, and says who was lost, however far away."""
+    policy = {**POLICY, "when_lost": when_lost}
+    run = {**GRAPH, "algorithm_options": {"noise": "shared"}}
+    federation, _ = begun(make_federation, run, policy)
+    federation.kill("east")
+    others = [name for name in NAMES if name != "east"]
+    federation.finish(*others)
+    for name in others:
+        record = found(federation, name)
+        assert 0 < record["federation"]["rounds_complete"] < GRAPH["rounds"]
+        caveats = record["privacy"]["caveats"]
+        assert any("Ended early" in each for each in caveats)
+        if when_lost == "stop":
+            assert record["federation"]["lost"] == "east"

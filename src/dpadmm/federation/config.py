@@ -25,7 +25,12 @@ from dpadmm.data.values import Reading, Spelling
 from dpadmm.errors import ParameterError, fail, refuse_repeats
 from dpadmm.federation.identity import check_identity, check_node_name, describe
 from dpadmm.federation.transport.session import Security, check_loopback, split_address
-from dpadmm.federation.transport.wire import LONGEST_FACTS, MOST_NUMBERS, check_numbers
+from dpadmm.federation.transport.wire import (
+    LONGEST_FACTS,
+    MOST_NUMBERS,
+    check_numbers,
+    ends_of,
+)
 from dpadmm.plain import Name, Names, Part, as_tuple, canonical_json
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.site import SpanningTree
@@ -47,7 +52,7 @@ from dpadmm.run.plan import Plan
 from dpadmm.version import NUMBERS_FORMAT
 
 # How nodes talk before and beside the rounds: raised when a message of theirs changes.
-FORMAT: Final = "dpadmm-federation/3"
+FORMAT: Final = "dpadmm-federation/4"
 _SPELLING: Final[dict[str, bool]] = dict.fromkeys(Spelling.model_fields, True)
 _OWN_AFFAIR: Final[dict[str, Any]] = {
     **dict.fromkeys(("party", "ignore", "missing_marks"), True),
@@ -246,17 +251,20 @@ class AgreedRun(Part):
             )
 
     def without(self, lost: str, planned: Plan) -> AgreedRun:
-        """The run of the others over the links that are left; refused where they cannot go on.
+        """The run without a node, or a link, over those that are left; refused where none can be.
 
         Rounds, budgets and options stay: what each release costs is what it would have cost.
         """
         if lost == self.server:
             raise ParameterError(f"a run cannot go on without its server, {lost!r}.")
+        ends = set(ends_of(lost))
         run = self.run
         changes: dict[str, Any] = {"run_id": f"{run.run_id} without {lost}"}
         if not planned.site.topology.server:
             pairs = [(self.names[i], self.names[j]) for i, j in planned.site.topology.edges]
-            changes["topology"] = tuple(pair for pair in pairs if lost not in pair)
+            changes["topology"] = tuple(
+                pair for pair in pairs if lost not in pair and ends != {*pair}
+            )
         for name in ("epsilon", "delta", "penalty"):
             changes[name] = _of_others(getattr(run, name), lost)
         options = {name: _of_others(value, lost) for name, value in run.algorithm_options.items()}

@@ -34,7 +34,12 @@ from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import DrawRefused, MemoryStore, MessageStore
 from dpadmm.federation.transport.tree import TreeMailbox
-from dpadmm.federation.transport.wire import decode_masked, decode_message, encode_message
+from dpadmm.federation.transport.wire import (
+    decode_masked,
+    decode_message,
+    encode_message,
+    ends_of,
+)
 from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array, Words
@@ -542,7 +547,15 @@ class HearingExchange(Exchange):
                     continue
                 if self._when_lost == "stop" and t == 0:
                     raise
-                self._leave(error.name, t)
+                lost = error.name
+                if self._departure is None and error.lost not in ("", self._session.name):
+                    # Whoever ended is not lost: it says who is.
+                    lost = error.lost
+                elif self._departure is not None and not error.ended:
+                    lost = self._departure.look_for(error.name, error.seconds)
+                    if not lost:
+                        continue
+                self._leave(lost, t)
                 raise RunEnded from error
             except DrawRefused as error:
                 self._watcher.event("draw-refused", level="error", error=error)
@@ -558,10 +571,13 @@ class HearingExchange(Exchange):
 
     def _leave(self, name: str, t: int) -> None:
         """End here; where the others go on, tell them how far this node is."""
-        self.lost = name
+        self.lost = self._exchange.mailbox.lost = name
         if self._departure is not None:
             self._departure.freeze(name, self._ledger.released, self.done)
         if name == self._session.name:
+            return
+        if ends_of(name):
+            self._watcher.event("link-lost", level="warning", link=name, round=t)
             return
         self._watcher.event(
             "neighbour-lost",

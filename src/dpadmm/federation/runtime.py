@@ -491,6 +491,7 @@ class NodeRuntime:
             sums=view.planned.algorithm.summation is not None,
             first_sent=view.first_sent,
             can_spare=view.can_spare,
+            links=view.links,
             on_refused=self._refused,
         )
 

@@ -56,15 +56,18 @@ class NeighbourLost(ExchangeError):
     ----------
     name, round, ended
         Who, which message is missing, and whether it said that it sends no more.
+    seconds, lost
+        How long this node waited; and for whose loss the neighbour ended, if it says so.
     """
 
-    def __init__(self, name: str, t: int, seconds: float | None = None) -> None:
+    def __init__(self, name: str, t: int, seconds: float | None = None, lost: str = "") -> None:
         when = "it ended before" if seconds is None else f"nothing came within {seconds:g} s"
         super().__init__(
             f"{name} must send round {t}; {when}. Check that it runs and can be reached; started "
             "again, this node goes on where it was."
         )
         self.name, self.round, self.ended = name, t, seconds is None
+        self.seconds, self.lost = seconds or 0.0, lost
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,8 @@ class Mailbox:
         self._telling: bytes | None = None
         # How this node ended, once it has; and what neighbours that ended had heard.
         self._ended: Ending | None = None
+        #: For whose loss this node ends early; empty while it does not.
+        self.lost = ""
         self._heard_by: dict[str, Ending] = {}
         self._done: dict[str, int] = {}
         # A neighbour that ended before a restart of this node may be gone for good.
@@ -282,8 +287,13 @@ class Mailbox:
         self._wait(name, self._label(number, t), settled, timeout, lost_round=t)
         with self._news:
             if (number, t) not in self._arrived:
-                raise NeighbourLost(name, t)
+                raise NeighbourLost(name, t, lost=self._lost_by(name))
             return self._arrived[number, t]
+
+    def _lost_by(self, name: str) -> str:
+        """For whose loss a neighbour ended, if it says so: whoever ended is not lost itself."""
+        ended = self._heard_by.get(name)
+        return "" if ended is None else ended.lost
 
     def _ended_before(self, name: str, t: int) -> bool:
         """Whether a neighbour ended after fewer rounds, and sends no more."""
@@ -560,7 +570,7 @@ class Mailbox:
                 elif name in hashes:
                     hashes[name].update(messages[number])
         heard = {name: found.hexdigest() for name, found in hashes.items()}
-        return Ending(rounds=self._round, heard=heard)
+        return Ending(rounds=self._round, heard=heard, lost=self.lost)
 
     def _take_end(self, name: str, data: bytes) -> None:
         """Take note that a neighbour ended."""

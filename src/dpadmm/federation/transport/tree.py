@@ -109,7 +109,7 @@ class TreeMailbox(Mailbox):
                 if not patient or turn % len(names) == 0:
                     raise
             if len(ring.keys) == told and name in self._done:
-                raise NeighbourLost(name, t)
+                raise NeighbourLost(name, t, lost=self._lost_by(name))
 
     def _ask_again(self, name: str, label: str) -> None:
         for each in self._sources if label == KEYS else (name,):
