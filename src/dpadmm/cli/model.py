@@ -12,7 +12,8 @@ from dpadmm.errors import ParameterError
 
 model_app = command_group(
     "model",
-    "Model files: fingerprints, cards, graphs for other systems.\n\nExample: `dpadmm model fingerprint north.model`",
+    "Model files: fingerprints, cards, graphs for other systems.\n\n"
+    "Example: `dpadmm model fingerprint north.model`",
 )
 
 
