@@ -24,6 +24,7 @@ ORDER = [
     "dpadmm.evaluation",
     # The estimator is a face of a run: it trains by one, and a model file restores it.
     "dpadmm.run dpadmm.estimators",
+    "dpadmm.studies",
     "dpadmm.audit",
     "dpadmm.report",
     "dpadmm.federation",

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from dpadmm.run.config import load_config
     from dpadmm.run.files import train_run
     from dpadmm.run.model import load_model
+    from dpadmm.studies.describe_files import describe
+    from dpadmm.studies.regression import FederatedGLM
 
 __all__ = [
     "ADMMClassifier",
     "FederatedClassifier",
+    "FederatedGLM",
     "RunQuestion",
     "__version__",
     "data_norm_from_bounds",
+    "describe",
     "load_config",
     "load_model",
     "plan_run",
@@ -32,8 +36,10 @@ __all__ = [
 _HOMES: Final = {
     "ADMMClassifier": "dpadmm.estimators",
     "FederatedClassifier": "dpadmm.estimators",
+    "FederatedGLM": "dpadmm.studies.regression",
     "RunQuestion": "dpadmm.experiments.question",
     "data_norm_from_bounds": "dpadmm.problem.rows",
+    "describe": "dpadmm.studies.describe_files",
     "load_config": "dpadmm.run.config",
     "load_model": "dpadmm.run.model",
     "plan_run": "dpadmm.experiments.planner",

@@ -246,6 +246,7 @@ POWER = {
     "exp-norm": (1.0, 0.0, 50_000, 0.7),
     "gaussian-objective": (1.0, 1e-3, 200_000, 0.5),
     "subsampled-gaussian": (1.0, 1e-3, 200_000, 0.5),
+    "describe": (1.0, 1e-5, 50_000, 0.8),
 }
 
 

@@ -66,6 +66,8 @@ SUMS = "tests/federation/test_sum_exchange.py"
 SAME = "tests/federation/test_same_sums.py"
 TREE = "tests/federation/test_tree_sums.py"
 KEYS = "tests/federation/test_session_keys.py"
+STUDY = "tests/studies/test_study.py"
+DESCRIBED = "tests/studies/test_describe.py"
 
 MUTANTS = [
     # How much noise there is --------------------------------------------------------------------
@@ -767,6 +769,55 @@ MUTANTS = [
         "scale * (1 + SAMPLER_ALLOWANCE) * grid.sensitivity / math.sqrt(2)",
         "tests/evaluation/test_release.py"
         "::test_replacing_a_row_moves_a_message_by_its_sensitivity_at_most",
+    ),
+    # Studies ------------------------------------------------------------------------------------
+    Mutant(
+        "cell-twice",
+        "a row enters its cell of a table twice",
+        "studies/describe.py",
+        "return np.bincount(cells, minlength=math.prod(self.shape)).astype(np.float64)",
+        "return 2.0 * np.bincount(cells, minlength=math.prod(self.shape))",
+        audit("--mechanism describe --samples 20000"),
+    ),
+    Mutant(
+        "shares-beyond-one",
+        "the parts of a study may cost more than its budget together",
+        "studies/study.py",
+        "sum(given) > 1 + _ROUNDED",
+        "sum(given) > 2 + _ROUNDED",
+        f"{STUDY}::test_shares_that_add_up_to_more_than_the_budget_are_refused",
+    ),
+    Mutant(
+        "round-for-nothing",
+        "a round of a study is charged its part of mu, not of mu^2",
+        "studies/study.py",
+        "return math.sqrt(share) * self.sensitivity, self.sigma",
+        "return share * self.sensitivity, self.sigma",
+        f"{STUDY}::test_all_rounds_together_cost_what_was_given",
+    ),
+    Mutant(
+        "free-square",
+        "squares of columns weigh more than is free",
+        "studies/describe.py",
+        "SQUARE_WEIGHT: Final = 2.77",
+        "SQUARE_WEIGHT: Final = 4.0",
+        f"{DESCRIBED}::test_no_row_moves_a_part_by_more_than_its_sensitivity",
+    ),
+    Mutant(
+        "long-products",
+        "rows beyond the public norm are not scaled to it",
+        "studies/describe.py",
+        "values = values * (self.norm / np.maximum(lengths, self.norm))[:, None]",
+        "values = values + 0 * lengths[:, None]",
+        f"{DESCRIBED}::test_no_row_moves_a_part_by_more_than_its_sensitivity",
+    ),
+    Mutant(
+        "unbounded-cells",
+        "a value beyond its bounds is added up as it is",
+        "studies/describe.py",
+        "values = np.clip(rows[:, self.place], -1.0, 1.0)",
+        "values = rows[:, self.place]",
+        f"{DESCRIBED}::test_no_row_moves_a_part_by_more_than_its_sensitivity",
     ),
 ]
 

@@ -18,6 +18,10 @@ from dpadmm.errors import ParameterError, unknown_name
 ALGORITHM_GROUP: Final = "dpadmm.algorithms"
 #: Releases the histogram of an evaluation; it cannot be chosen as an algorithm.
 HISTOGRAM: Final = "score-histogram"
+#: Release the sums of a study; nor can they be chosen.
+DESCRIBE: Final = "describe"
+INFER: Final = "infer"
+_APART: Final = (HISTOGRAM, DESCRIBE, INFER)
 
 
 @final
@@ -59,7 +63,7 @@ REGISTRY: Final[Mapping[str, type[Algorithm]]] = _Registry(
 def algorithm_names() -> list[str]:
     """All names: those of this package first, then those of other packages."""
     outside = {entry.name for entry in entry_points(group=ALGORITHM_GROUP)}
-    return [*REGISTRY, *sorted(outside - {*REGISTRY, HISTOGRAM})]
+    return [*REGISTRY, *sorted(outside - {*REGISTRY, *_APART})]
 
 
 def get_algorithm(name: str) -> type[Algorithm]:
@@ -68,7 +72,7 @@ def get_algorithm(name: str) -> type[Algorithm]:
         return REGISTRY[name]
     # Another package must not use the name of a reviewed algorithm.
     for entry in entry_points(group=ALGORITHM_GROUP):
-        if entry.name == name != HISTOGRAM:
+        if entry.name == name and name not in _APART:
             try:
                 loaded = entry.load()
             except (ImportError, AttributeError) as error:
@@ -93,4 +97,4 @@ def get_algorithm(name: str) -> type[Algorithm]:
 
 def reviewed(name: str) -> bool:
     """Whether the algorithm's theorems were reviewed in this package."""
-    return name in REGISTRY or name == HISTOGRAM
+    return name in REGISTRY or name in _APART

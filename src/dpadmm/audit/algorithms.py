@@ -50,6 +50,7 @@ from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.audit.cases import (
     Case,
     audit_case,
+    describe_case,
     exp_norm_case,
     gaussian_case,
     gaussian_objective_case,
@@ -390,6 +391,7 @@ MECHANISMS: Final[dict[str, Mechanism]] = {
     "inexact-solve": Mechanism(inexact_solve_case),
     "randomized-response": Mechanism(randomized_response_case, pure=True),
     "subsampled-gaussian": Mechanism(subsampled_gaussian_case),
+    "describe": Mechanism(describe_case),
 }
 
 

@@ -25,15 +25,22 @@ COMMANDS: Final = {
     "plan": "dpadmm.cli.plan:plan_command",
     "train": "dpadmm.cli.train:train_command",
     "evaluate": "dpadmm.cli.evaluate:evaluate",
+    "describe": "dpadmm.cli.describe:describe_command",
+    "infer": "dpadmm.cli.infer:infer_command",
     "predict": "dpadmm.cli.predict:predict",
     "compare": "dpadmm.cli.compare:compare",
-    # The second distribution, dpadmm-papers, brings its command.
+    # The second distribution, dpadmm-papers, brings its commands.
     "reproduce": "dpadmm_papers.command:reproduce_command",
+    "choose-alpha": "dpadmm_papers.choose_alpha:choose_alpha_command",
     "report": "dpadmm.cli.report:report",
+    "federation": "dpadmm.cli.federation:federation_app",
     "node": "dpadmm.cli.node:node_command",
+    "serve": "dpadmm.cli.serve:serve",
+    "run": "dpadmm.cli.run:run_app",
     "status": "dpadmm.cli.status:status",
     "randomize-labels": "dpadmm.cli.randomize_labels:randomize_labels_command",
     "schema": "dpadmm.cli.schema:schema_app",
+    "model": "dpadmm.cli.model:model_app",
     "ledger": "dpadmm.cli.ledger:ledger_app",
     "cert": "dpadmm.cli.cert:cert_app",
 }
@@ -48,7 +55,7 @@ class _Dpadmm(Commands):
 app = typer.Typer(
     name="dpadmm",
     cls=_Dpadmm,
-    help="Train one linear classifier together, without sharing rows, within a privacy budget.",
+    help="Describe, infer and train together, without sharing rows, within a privacy budget.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -71,7 +78,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Train one linear classifier together, without sharing rows, within a privacy budget."""
+    """Describe, infer and train together, without sharing rows, within a privacy budget."""
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -20,7 +20,7 @@ asks for it.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, Protocol, final
 
@@ -218,16 +218,25 @@ def is_sparse(schema: Schema, rows: int, layout: Layout = "auto") -> bool:
     return thin and 8 * rows * features > SPARSE_BYTES
 
 
-def _encode_numeric(
-    cells: pa.Array, column: NumericColumn, sentinels: Sequence[float], decimal_comma: bool
+def numbers_within(
+    cells: pa.Array, column: NumericColumn, schema: Schema
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
-    values = cells_as_numbers(cells, decimal_comma=decimal_comma)
+    """Values within a column's bounds, which cells were missing, how many were outside."""
+    comma = schema.decimal == ","
+    marks = [text.replace(",", ".") if comma else text for text in schema.all_missing_values]
+    values = cells_as_numbers(cells, decimal_comma=comma)
     missing = ~np.isfinite(values)
-    for sentinel in sentinels:
+    for sentinel in (float(text) for text in marks if _is_finite_number(text)):
         missing |= values == sentinel
     values = np.where(missing, column.fill_value, values)
     inside = np.clip(values, column.lower, column.upper)
-    clipped = int(np.count_nonzero(inside != values))
+    return inside, missing, int(np.count_nonzero(inside != values))
+
+
+def _encode_numeric(
+    cells: pa.Array, column: NumericColumn, schema: Schema
+) -> tuple[NDArray[np.float64], NDArray[np.bool_], int]:
+    inside, missing, clipped = numbers_within(cells, column, schema)
     (lower, upper), (lowest, highest) = column.bounds, column.ends
     share = (column.transformed(inside) - lower) / (upper - lower)
     return lowest + (highest - lowest) * share, missing, clipped
@@ -248,7 +257,8 @@ def _encode_categorical(
     return codes, missing, int(np.count_nonzero(other))
 
 
-def _encode_labels(cells: pa.Array, schema: Schema) -> tuple[NDArray[np.int64], int]:
+def label_codes(cells: pa.Array, schema: Schema) -> tuple[NDArray[np.int64], int]:
+    """Codes of the classes, and how many labels were none."""
     label = schema.label
     if label.classes is not None:
         codes = codes_of(cells, label.classes, (), label)
@@ -292,7 +302,7 @@ def encode_batch(
 
     labels, bad_labels = None, 0
     if schema.label.column in batch.schema.names:
-        labels, bad_labels = _encode_labels(batch[schema.label.column], schema)
+        labels, bad_labels = label_codes(batch[schema.label.column], schema)
     parties = None if schema.party is None else cells_as_text(batch[schema.party])
     dropped = 0
     if drop_incomplete_public_rows:
@@ -328,14 +338,10 @@ def _encode_columns(
     places = np.full((schema.other_entries, rows), -1, np.int32)
     incomplete = np.zeros(rows, np.bool_)
     counts: dict[str, ColumnCounts] = {}
-    comma = schema.decimal == ","
-    marks = [text.replace(",", ".") if comma else text for text in schema.all_missing_values]
-    sentinels = [float(text) for text in marks if _is_finite_number(text)]
-
     slot, offset = 0, len(numbers)
     for number, column in enumerate(schema.numeric):
         cells = batch[column.name]
-        numbers[number], missing, clipped = _encode_numeric(cells, column, sentinels, comma)
+        numbers[number], missing, clipped = _encode_numeric(cells, column, schema)
         if column.missing:
             places[slot, missing] = offset
             slot, offset = slot + 1, offset + 1

@@ -55,19 +55,19 @@ def _finite_dense(X: Any) -> Array:
     if is_frame(X):
         # Column by column, since one of them may hold objects and the others numbers.
         _check_shape(X.shape)
-        columns = [_numbers(X.iloc[:, number].to_numpy()) for number in range(X.shape[1])]
+        columns = [numbers_of(X.iloc[:, number].to_numpy()) for number in range(X.shape[1])]
         rows = np.stack(columns, axis=1)
     else:
-        given = _as_array(X, "X")
+        given = as_array(X, "X")
         _check_shape(given.shape)
-        rows = np.ascontiguousarray(_numbers(given))
+        rows = np.ascontiguousarray(numbers_of(given))
     wrong = np.logical_not(np.isfinite(rows).all(axis=1, keepdims=True))
     if wrong.any():
         rows = np.where(wrong, 0.0, rows)
     return rows
 
 
-def _as_array(values: Any, name: str) -> NDArray[Any]:
+def as_array(values: Any, name: str) -> NDArray[Any]:
     """Return an array. Of a list it has objects: any other type would depend on all of them."""
     try:
         if hasattr(values, "__array__"):
@@ -79,7 +79,7 @@ def _as_array(values: Any, name: str) -> NDArray[Any]:
         ) from None
 
 
-def _numbers(values: NDArray[Any]) -> Array:
+def numbers_of(values: NDArray[Any]) -> Array:
     """Return the numbers of any array; NaN for what is no number."""
     _check_type(values.dtype, _NUMBERS + _OBJECTS)
     if values.dtype.kind in _OBJECTS:
@@ -120,7 +120,7 @@ def class_codes(y: Any, classes: ArrayLike, count: int) -> tuple[NDArray[Any], N
     known = _classes(classes)
     if y is None:
         raise ParameterError("y must be given; got None.")
-    labels = _as_array(y, "y")
+    labels = as_array(y, "y")
     if labels.ndim == 2 and labels.shape[1] == 1:
         labels = labels[:, 0]
     if labels.shape != (count,):
@@ -237,7 +237,7 @@ class Preparation:
 def row_owners(parties: ArrayLike) -> NDArray[Any]:
     """Return the owner of each row, with names that can be sorted; refuse all others."""
     # A list is read as objects: numpy would turn NaN among texts into a text.
-    given = _as_array(parties, "parties").ravel()
+    given = as_array(parties, "parties").ravel()
     if given.dtype.kind not in "biuSU" and any(map(_is_missing, given.tolist())):
         raise ParameterError(
             "parties must name the owner of every row; got a missing value, such as None or NaN. "

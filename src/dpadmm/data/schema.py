@@ -269,7 +269,18 @@ class Label(Spelling):
 
 
 SCHEMA_HASH_PREFIX: Final = "dpadmm-schema/1"
-_WRITTEN_IF_GIVEN: Final = ("fourier", "polynomial", "delimiter", "decimal", "missing_marks")
+_WRITTEN_IF_GIVEN: Final = (
+    *("fourier", "polynomial", "delimiter", "decimal", "missing_marks", "measured"),
+)
+
+
+class Measured(Part):
+    """Columns whose bounds a charged look at private rows proposed, and at which cost."""
+
+    columns: Names
+    epsilon: Annotated[float, Field(ge=0)]
+    delta: Annotated[float, Field(ge=0)]
+    study: Name
 
 
 def _positive_zero(value: float) -> float:
@@ -312,6 +323,8 @@ class Schema(Part):
         ever.
     missing_marks
         Further texts that mean a missing value in files, which are no part of the hash.
+    measured
+        Where bounds came from private rows; no part of the hash.
 
     Notes
     -----
@@ -333,6 +346,7 @@ class Schema(Part):
     delimiter: Delimiter | None = None
     decimal: Literal[".", ","] | None = None
     missing_marks: Texts = ()
+    measured: Annotated[tuple[Measured, ...], BeforeValidator(as_tuple)] = ()
 
     @model_serializer(mode="wrap")
     def _as_written(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from dpadmm.durable import write_whole
@@ -40,6 +41,7 @@ from dpadmm.ledger.balance import Account
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
+from dpadmm.privacy.mechanisms import release_post_processed
 from dpadmm.problem.rows import Shard
 from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
@@ -78,7 +80,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     begin = time.monotonic()
     setup = node.setup
     told = setup.run_config()
-    view = View.whole(setup.agreed, setup.planned, setup.schema)
+    view = setup.view
     ledger = node.open_run(view)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
@@ -152,6 +154,17 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
     if compared is not None and compared.refusal:
         raise ExchangeError(compared.refusal)
     return mailbox, departure, trained
+
+
+def rehearse_party(node: NodeRuntime) -> tuple[Mailbox, Array]:
+    """Exchange one round of zeros, a constant: there are no rows here, and nothing is charged."""
+    part = _Part(node, node.connect(), node.setup.view, None)
+    try:
+        zeros = release_post_processed(np.zeros((1, *part.own.site.shape[1:])))
+        part.hearing.before_draw(0)
+        return part.exchange.mailbox, part.hearing(part.hearing.cover(zeros, 0), 0)
+    finally:
+        part.end()
 
 
 def _stated(trained: Run, compared: SumsComparison | None) -> Run:

@@ -12,9 +12,10 @@ import json
 import secrets
 import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.algorithms import reviewed
@@ -23,7 +24,9 @@ from dpadmm.durable import check_writable
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
 from dpadmm.federation.agreement import Agreement, Consents, consents_note, noted_consents
 from dpadmm.federation.config import AgreedRun, NodeConfig, load_agreed_run
+from dpadmm.federation.identity import AUTHORITY, certificate_facts, from_base64, read_certificate
 from dpadmm.federation.keys import SessionKeys, check_pinned
+from dpadmm.federation.page_server import read_token
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, View
 from dpadmm.federation.same_sums import SameSums, SignedSums
@@ -58,6 +61,8 @@ class NodeSetup:
         The files of mutual TLS; None on a loopback without.
     warnings
         Sentences about the budget.
+    rehearsal
+        Whether it only rehearses: then its configuration has neither rows nor a ledger.
     """
 
     config: NodeConfig
@@ -66,6 +71,7 @@ class NodeSetup:
     planned: Plan
     security: Security | None
     warnings: tuple[str, ...]
+    rehearsal: bool = False
 
     @property
     def name(self) -> str:
@@ -73,9 +79,41 @@ class NodeSetup:
         return self.config.node.name
 
     @cached_property
+    def view(self) -> View:
+        """The first view of the run, or of its rehearsal."""
+        view = View.whole(self.agreed, self.planned, self.schema)
+        return view.rehearsing() if self.rehearsal else view
+
+    @property
     def run(self) -> bytes:
-        """The 32 bytes of the run."""
-        return self.agreed.digest(self.schema)
+        """The 32 bytes of the run, or of its rehearsal."""
+        return self.view.run
+
+    def told(self) -> dict[str, Any]:
+        """What all nodes must be told alike, as they send it; whether they rehearse included."""
+        return self.agreed.told(self.schema) | ({"rehearsal": True} if self.rehearsal else {})
+
+    def rehearsing(self, folder: Path) -> NodeSetup:
+        """The same node without its rows, its ledger and its results, with notes in ``folder``.
+
+        What is not in a configuration can be neither read nor charged nor written.
+        """
+        told = self.config
+        kept = {"rows": "file", "messages": folder / f"{self.name}.messages"}
+        nothing = dict.fromkeys(("data", "scheduler", "ledger"))
+        config = told.model_copy(
+            update={
+                "node": told.node.model_copy(update=nothing | kept),
+                "result": None,
+                # One round needs no other members: whoever is lost ends it.
+                "policy": told.policy.model_copy(update={"when_lost": "stop"}),
+            }
+        )
+        return replace(self, config=config, rehearsal=True)
+
+    def consents(self, run: bytes) -> Consents:
+        """How this node agrees to a run, or to a view of it, and checks that others do."""
+        return Consents(self.name, run, self.security, frozenset(self.agreed.revoked))
 
     def whole(self, agreed: AgreedRun | None = None) -> WholePlan:
         """The plan of the agreed run, or of a later view, with its evaluation."""
@@ -206,6 +244,7 @@ def prepare_node(
         _check_provable(setup)
     check_writable(config.messages, "messages")
     check_writable(config.preflight_file, "preflight")
+    read_token(config.watch.token_file)
     if config.result is not None:
         for what in ("model", "record", "statement"):
             place = getattr(config.result, what)
@@ -398,6 +437,10 @@ class NodeRuntime:
         """Open the connections and agree with everybody; nothing was spent before."""
         setup, config = self.setup, self.setup.config
         run = setup.run
+        if setup.security is not None:
+            own, authority = setup.security.certificate, setup.security.authority
+            for whose, file in ((setup.name, own), (AUTHORITY, authority)):
+                self.watcher.certificate(whose, read_certificate(file).not_after)
         instance = self.store.note(run, _INSTANCE)
         if instance is None:
             instance = secrets.token_hex(16)
@@ -433,11 +476,11 @@ class NodeRuntime:
                 on_refused=self._refused,
             )
         )
-        consents = Consents(setup.name, run, setup.security)
+        consents = setup.consents(run)
         before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)
         agreement = Agreement(
             session,
-            setup.agreed.told(setup.schema),
+            setup.told(),
             nodes,
             consents,
             before=before,
@@ -445,15 +488,20 @@ class NodeRuntime:
         )
         if before is not None:
             if setup.planned.algorithm.summation is not None:
-                check_pinned(before, config.pins)
+                check_pinned(before, config.pinned.in_run(before))
             self.watcher.event("continued", round=self.store.rounds(run), spec=run.hex())
         else:
             self.watcher.event("agreeing", neighbours=list(config.addresses))
             reached = agreement.reach(config.policy.start_within)
             if setup.planned.algorithm.summation is not None:
-                check_pinned(reached, config.pins)
+                check_pinned(reached, config.pinned.in_run(reached))
             self.store.take_note(run, _AGREED, consents_note(reached))
             self.watcher.event("agreed", spec=run.hex(), nodes=list(nodes), signed=consents.signed)
+            before = reached
+        for name, consent in before.items():
+            for shown in consent.certificates[:1]:
+                facts = certificate_facts(from_base64(shown))
+                self.watcher.certificate(name, facts.not_after)
         return session
 
     def _refused(self, name: str, reason: str, error: ExchangeError) -> None:
@@ -495,6 +543,14 @@ class NodeRuntime:
             on_refused=self._refused,
         )
 
+    @property
+    def pins(self) -> dict[str, str]:
+        """The pin of each party, of two that whose certificate agreed to this run."""
+        setup = self.setup
+        note = self.store.note(setup.run, _AGREED)
+        agreed = noted_consents(note, setup.agreed.nodes, signed=setup.security is not None)
+        return setup.config.pinned.in_run(agreed or {})
+
     def session_keys(self, view: View) -> SessionKeys | None:
         """The session keys of a party; None where messages are not masked."""
         if view.planned.algorithm.summation is None:
@@ -505,7 +561,7 @@ class NodeRuntime:
             setup.name,
             view,
             setup.security,
-            setup.config.pins,
+            self.pins,
             self.store,
             setup.config.messages.parent,
         )
@@ -519,8 +575,8 @@ class NodeRuntime:
             view.run,
             view.agreed.names,
             view.rounds,
-            Consents(setup.name, view.run, setup.security),
-            setup.config.pins if pinned else {},
+            setup.consents(view.run),
+            self.pins if pinned else {},
             self.store,
         )
 

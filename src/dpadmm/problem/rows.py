@@ -478,10 +478,7 @@ class Shard:
         ``tilts`` hold a number for every row of each party, which is added to the slope of its
         loss.
         """
-        counts = np.array([rows.shape[0] for rows, _ in parties], dtype=np.int64)
-        if counts.min(initial=1) < 1:
-            empty = int(np.argmin(counts))
-            raise ParameterError(f"parties must each have at least one row; party {empty} has 0.")
+        counts = _row_counts(parties)
         parties = [(clip_rows(rows), np.where(labels > 0, 1.0, -1.0)) for rows, labels in parties]
         tilt = None
         if tilts is not None:
@@ -490,23 +487,56 @@ class Shard:
                 for (rows, labels), extra in zip(parties, tilts, strict=True)
             ]
             tilt = np.stack(sums) / counts[:, None, None]
-        blocks: list[RowBlock] = []
-        stacked: list[int] = []
-        for node in np.argsort(counts, kind="stable"):
-            rows, labels = parties[node]
-            if sparse.issparse(rows) or rows.size > _STACK_BELOW:
-                place = np.array([node])
-                blocks.append(
-                    RowBlock(place, rows if sparse.issparse(rows) else rows[None], labels[None])
-                )
-                continue
-            if stacked and counts[node] > _STACK_SLACK * counts[stacked[0]]:
-                blocks.append(_stack(parties, stacked))
-                stacked = []
-            stacked.append(int(node))
-        if stacked:
+        return cls(_blocks_of(parties, counts), counts, tilt)
+
+    @classmethod
+    def of_values(cls, parties: Sequence[tuple[Array, Array]]) -> Shard:
+        """Lay out ``(rows, responses)`` of each party, numbers of any size, to be summed up.
+
+        Whoever sums them up (:mod:`dpadmm.solvers.workspace`) bounds what a row adds. A row with a
+        number that is not finite becomes a row of zeros.
+        """
+        finite = [_finite_values(rows, responses) for rows, responses in parties]
+        counts = _row_counts(finite)
+        return cls(_blocks_of(finite, counts), counts)
+
+
+def _row_counts(parties: Sequence[tuple[Rows, Array]]) -> NDArray[np.int64]:
+    counts = np.array([rows.shape[0] for rows, _ in parties], dtype=np.int64)
+    if counts.min(initial=1) < 1:
+        empty = int(np.argmin(counts))
+        raise ParameterError(f"parties must each have at least one row; party {empty} has 0.")
+    return counts
+
+
+def _finite_values(rows: Array, responses: Array) -> tuple[Array, Array]:
+    finite = np.isfinite(np.concatenate([rows, responses], axis=1)).all(axis=1)
+    if finite.all():
+        return rows, responses
+    return np.where(finite[:, None], rows, 0.0), np.where(finite[:, None], responses, 0.0)
+
+
+def _blocks_of(
+    parties: Sequence[tuple[Rows, Array]], counts: NDArray[np.int64]
+) -> tuple[RowBlock, ...]:
+    """Each large party by itself, small ones stacked with others of nearly their size."""
+    blocks: list[RowBlock] = []
+    stacked: list[int] = []
+    for node in np.argsort(counts, kind="stable"):
+        rows, labels = parties[node]
+        if sparse.issparse(rows) or rows.size > _STACK_BELOW:
+            place = np.array([node])
+            blocks.append(
+                RowBlock(place, rows if sparse.issparse(rows) else rows[None], labels[None])
+            )
+            continue
+        if stacked and counts[node] > _STACK_SLACK * counts[stacked[0]]:
             blocks.append(_stack(parties, stacked))
-        return cls(tuple(blocks), counts, tilt)
+            stacked = []
+        stacked.append(int(node))
+    if stacked:
+        blocks.append(_stack(parties, stacked))
+    return tuple(blocks)
 
 
 def _stack(parties: Sequence[tuple[Rows, Array]], nodes: list[int]) -> RowBlock:

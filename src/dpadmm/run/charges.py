@@ -24,7 +24,6 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.algorithms import HISTOGRAM
-from dpadmm.algorithms.base import Settings
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.evaluation.release import HistogramRelease
@@ -37,11 +36,9 @@ from dpadmm.privacy.events import Event, parts_add_up, single_events
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.mechanisms import require_exact_shares
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
-from dpadmm.problem.losses import get_loss
-from dpadmm.problem.site import Site, build_topology
 from dpadmm.run.engine import Outcome, fingerprint
 from dpadmm.run.options import Split, TrainingParameters, Wish
-from dpadmm.run.plan import Plan, announced, budget_for, check_labels_once, plan
+from dpadmm.run.plan import Plan, announced, check_labels_once, plan, sums_of_all
 
 #: The part of a run's mu^2 that probabilities on the rows of the training take.
 HISTOGRAM_SHARE: Final = 0.1
@@ -201,6 +198,19 @@ class EvaluationTerms:
             options.get("colluders") if shared else None,
         )
 
+    def asked(
+        self, algorithm: str, options: Mapping[str, Any], rounds: int = 1
+    ) -> TrainingParameters:
+        """What is asked of an algorithm that costs this."""
+        return TrainingParameters(
+            algorithm,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            rounds=rounds,
+            rows_per_person=self.rows_per_person,
+            algorithm_options=dict(options),
+        )
+
 
 def plan_evaluation(
     weights: Array, classes: int, rows: Mapping[str, int], terms: EvaluationTerms
@@ -218,27 +228,14 @@ def plan_evaluation(
     terms
         What it may cost.
     """
-    counts = np.array(list(rows.values()), dtype=np.int64)
-    site = Site.of_all(
-        counts,
-        build_topology("server", len(counts)),
-        get_loss("logistic"),
-        features=1,
-        regularization=1.0,
-    )
-    site = replace(site, names=tuple(rows))
-    asked = TrainingParameters(
-        HISTOGRAM, epsilon=terms.epsilon, delta=terms.delta, rows_per_person=terms.rows_per_person
-    )
     options = {
         "weights": tuple(tuple(map(float, row)) for row in weights),
         "classes": classes,
-        "rows": int(counts.sum()),
+        "rows": sum(rows.values()),
         "noise": terms.noise,
         "colluders": terms.colluders,
     }
-    budget = budget_for(asked, site)
-    settings = Settings(rounds=1, penalty=0.0, options=options, budget=budget)
+    site, settings = sums_of_all(terms.asked(HISTOGRAM, options), rows)
     release = HistogramRelease.configure(site, settings)
     return Plan(release, replace(site, features=release.grid.cells), settings)
 

@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.data.encode import Survey, survey
@@ -50,7 +50,9 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.charges import Part, WholePlan, ledger_accounts, plan_whole
 from dpadmm.run.config import (
+    DataSection,
     PartySection,
+    PolicySection,
     Preflight,
     RunConfig,
     RunSection,
@@ -82,6 +84,26 @@ _ADVICE: Final = (
     "Compare the file with the schema: how labels and levels are spelt, bounds, decimal, delimiter "
     "and missing_values."
 )
+
+
+class RowsConfig(Protocol):
+    """What a configuration says of rows, whatever is done with them."""
+
+    @property
+    def data(self) -> DataSection:
+        """``[data]``."""
+
+    @property
+    def party(self) -> tuple[PartySection, ...]:
+        """``[[party]]``."""
+
+    @property
+    def ledgers(self) -> dict[str, Path]:
+        """``[ledgers]``."""
+
+    @property
+    def policy(self) -> PolicySection:
+        """``[policy]``."""
 
 
 @dataclass(frozen=True)
@@ -297,7 +319,7 @@ def check_rows(config: RunConfig, schema: Schema) -> None:
             Cluster(party.scheduler).close()
 
 
-def check_files(config: RunConfig, schema: Schema) -> None:
+def check_files(config: RowsConfig, schema: Schema) -> None:
     """Refuse files with other columns than the schema's, without reading a row."""
     if config.data.file is not None:
         check_columns(config.data.file, schema)
@@ -328,7 +350,7 @@ def spends_anew(config: RunConfig) -> str | None:
     )
 
 
-def declared_rows(config: RunConfig) -> dict[str, int]:
+def declared_rows(config: RowsConfig) -> dict[str, int]:
     """The public number of rows of each party, from the configuration or its ledger alone.
 
     Raises
@@ -444,7 +466,7 @@ def write_results(run: Run) -> RecordedRun:
     return record
 
 
-def file_schema(schema: Schema, config: RunConfig) -> Schema:
+def file_schema(schema: Schema, config: RowsConfig) -> Schema:
     """The schema for these files, written as ``[data]`` says.
 
     Only a common file has a party column.
@@ -623,7 +645,7 @@ def read_parties(
     return parties
 
 
-def look_at_rows(config: RunConfig, schema: Schema) -> Findings:
+def look_at_rows(config: RowsConfig, schema: Schema) -> Findings:
     """Read the rows of every party once and count what they contain, for their owner alone."""
     if config.data.file is not None:
         batches = encoded_batches(config.data.file, schema)
@@ -640,7 +662,7 @@ def look_at_rows(config: RunConfig, schema: Schema) -> Findings:
     return Findings(found)
 
 
-def look_first(config: RunConfig, schema: Schema, place: Path, owner: Owner | None) -> None:
+def look_first(config: RowsConfig, schema: Schema, place: Path, owner: Owner | None) -> None:
     """The pre-flight of a run that has not begun (:func:`~dpadmm.run.files.preflight`)."""
     rule = config.policy.preflight
     preflight(rule, lambda: look_at_rows(config, schema), place, owner)

@@ -51,7 +51,7 @@ from dpadmm.privacy.gaussian import gaussian_mu
 from dpadmm.privacy.noise import LEAST_DELTA
 from dpadmm.privacy.sensitivity import jacobian_ratio
 from dpadmm.problem.losses import Loss, get_loss
-from dpadmm.problem.site import Site, Topology, build_topology
+from dpadmm.problem.site import SERVER, Site, Topology, build_topology
 from dpadmm.run.options import (
     AUTO,
     DEFAULT,
@@ -454,6 +454,26 @@ def plan(
     for finding in findings(site, announced(planned), planned.rounds, chosen):
         warnings.warn(str(finding), ConvergenceWarning, stacklevel=2)
     return planned
+
+
+def sums_of_all(asked: TrainingParameters, rows: Mapping[str, int]) -> tuple[Site, Settings]:
+    """The public facts of rounds in which everybody's sums are heard, and their budget.
+
+    How many numbers a message has is for the algorithm to say.
+
+    Parameters
+    ----------
+    asked
+        What it may cost and is told; the algorithm trains nothing.
+    rows
+        Public number of rows of each party that are read, in the order of the parties.
+    """
+    counts, loss = np.array(list(rows.values()), dtype=np.int64), get_loss("logistic")
+    topology = build_topology(SERVER, len(counts))
+    site = Site.of_all(counts, topology, loss, features=1, regularization=1.0)
+    site = replace(site, names=tuple(rows))
+    options, budget = dict(asked.algorithm_options), budget_for(asked, site)
+    return site, Settings(rounds=int(asked.rounds), penalty=0.0, options=options, budget=budget)
 
 
 def _loss_for(algorithm: type[Algorithm], parameters: TrainingParameters) -> Loss:

@@ -26,7 +26,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, final
 
 import numpy as np
@@ -36,7 +36,7 @@ from scipy import sparse
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import InnerNoise
-from dpadmm.problem.rows import PartedBlock, PartedRows, RowBlock, Rows, Shard
+from dpadmm.problem.rows import PartedBlock, PartedRows, RowBlock, Rows, RunningSum, Shard
 from dpadmm.problem.site import Site
 from dpadmm.solvers.block import ALL, BlockLoss, Chosen
 from dpadmm.solvers.inner_loop import InnerLoop, loss_code
@@ -187,6 +187,27 @@ def scores_and_codes(rows: Rows, signs: Array, weights: Array) -> tuple[Array, N
         return np.asarray(rows @ weights.T), codes.astype(np.int64)
 
 
+#: Rows that :meth:`Workspace.totals` adds up at once.
+TOTALLED_ROWS: Final = 1024
+
+
+def _totals(
+    block: RowBlock,
+    add_up: Callable[[Array, Array], Array],
+    place: int = 0,
+    count: int | None = None,
+) -> list[Array]:
+    """Sums of one piece after the other, of one party in a block."""
+    rows = block.rows if sparse.issparse(block.rows) else block.rows[place]
+    height = block.labels.shape[1] if count is None else count
+    found = []
+    for first in range(0, height, TOTALLED_ROWS):
+        part = slice(first, min(first + TOTALLED_ROWS, height))
+        piece = rows[part].toarray() if sparse.issparse(rows) else rows[part]
+        found.append(np.asarray(add_up(piece, block.labels[place, part]), dtype=np.float64))
+    return found
+
+
 def part_digest(block: RowBlock) -> bytes:
     """A hash of the rows of one part, as private as they are."""
     digest = hashlib.sha256()
@@ -246,19 +267,19 @@ class Workspace:
             raise ParameterError("site.rows must be the row counts of the shard.")
         self._site = site
         self._shard = shard
-        self._solvers = [
-            BlockSolver(block, site, shard.tilt, use_factor=site.features <= factor_limit)
-            for block in shard.blocks
-        ]
-        self._solvers += [
-            PartedSolver(block, site, use_factor=site.features <= factor_limit)
-            for block in shard.parted
-        ]
+        self._use_factor = site.features <= factor_limit
         #: Gradient passes made so far, summed over blocks; it depends on the rows: never show it.
         self.passes = 0
         # The map of rows that solvers know the lengths for.
         self._shift: Array | None = None
         self._kept: dict[str, Array] = {}
+
+    @cached_property
+    def _solvers(self) -> list[BlockSolver]:
+        """Made when they are needed: sums and scores are not about a loss."""
+        site, shard, factor = self._site, self._shard, self._use_factor
+        here = [BlockSolver(each, site, shard.tilt, use_factor=factor) for each in shard.blocks]
+        return here + [PartedSolver(each, site, use_factor=factor) for each in shard.parted]
 
     def keep(self, name: str, draw: Callable[[], Array]) -> Array:
         """What an algorithm draws once for the whole run: private, and part of a snapshot."""
@@ -354,6 +375,37 @@ class Workspace:
         for parted in self._shard.parted:
             for scores, codes in parted.rows.map(part_scores, weights):
                 yield int(parted.nodes[0]), scores, codes
+
+    def totals(self, add_up: Callable[[Array, Array], Array], numbers: int) -> Array:
+        r"""``sum_k f(x_k, y_k)`` of each party, ``(nodes, numbers)``: one pass, piece by piece.
+
+        Sums of pieces of :data:`TOTALLED_ROWS` rows are added up with compensation, so that the
+        error of a sum of vectors no longer than L is :math:`\gamma n L` at most, with the
+        :func:`~dpadmm.problem.rows.summation_error` of n rows, in whatever order a piece is added
+        up.
+
+        Parameters
+        ----------
+        add_up
+            From dense rows ``(rows, features)`` and what belongs to them ``(rows, outputs)`` to the
+            sum of a vector of each, which it bounds: rows may hold any finite number.
+        numbers
+            How long that vector is.
+        """
+        found = np.zeros((len(self._site.index), numbers))
+        for block in self._shard.blocks:
+            for place, node in enumerate(block.nodes):
+                total = RunningSum()
+                for sums in _totals(block, add_up, place, int(self._shard.counts[node])):
+                    total.add(sums)
+                found[node] = total.total
+        for parted in self._shard.parted:
+            total = RunningSum()
+            for each in parted.rows.map(_totals, add_up):
+                for sums in each:
+                    total.add(sums)
+            found[int(parted.nodes[0])] = total.total
+        return found
 
     def svrg(self, start: Array, linear: Array, loop: InnerLoop, inner: InnerNoise) -> Array:
         """Run the inner loop of :mod:`dpadmm.solvers.svrg` for every party, run and output.

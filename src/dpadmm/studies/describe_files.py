@@ -1,0 +1,356 @@
+"""``dpadmm.describe`` and ``describe.toml``: from wishes and rows to figures, and what to expect.
+
+**Bounds.** A wish of the kind ``bounds`` counts a column by powers of two within wide public
+bounds. Where a count is clear of its noise the column has values; the outermost such bins are the
+bounds that are proposed for it, and a schema that takes them says so, with what it cost. Bounds
+that were proposed for some rows are theirs: a row beyond them is clipped later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
+from typing import Annotated, Any, Final, Self
+
+import numpy as np
+from pydantic import BeforeValidator, ValidationError, model_validator
+
+from dpadmm.data.schema import Measured, NumericColumn, Schema
+from dpadmm.data.study_rows import read_study_rows, study_rows_by_party
+from dpadmm.data.tables import Source, check_columns
+from dpadmm.durable import written_whole
+from dpadmm.errors import ParameterError, fail, finding
+from dpadmm.plain import Array, as_tuple
+from dpadmm.privacy.statement import PrivacyStatement
+from dpadmm.run.charges import EvaluationTerms
+from dpadmm.run.files import Owner
+from dpadmm.run.options import DEFAULT, Split
+from dpadmm.run.plan import Plan
+from dpadmm.studies.describe import Describe, Described, StudyWish, described
+from dpadmm.studies.describe_figures import ReadOff, StudyFigure, expected_release
+from dpadmm.studies.study import (
+    StudyRows,
+    StudyRun,
+    plan_study,
+    run_study,
+    smallest_epsilon,
+    study_noise,
+)
+from dpadmm.studies.study_files import StudyConfig, run_files, study_schema, write_study
+
+# A bin has values where its count is so many deviations of its noise, and this part of all rows.
+_CLEAR: Final = 4.0
+_LEAST_PART: Final = 0.001
+# A median this much smaller than the upper bound is better told apart by its logarithm.
+_SKEWED: Final = 16.0
+
+
+class DescribeConfig(StudyConfig):
+    """``describe.toml``: a study's tables, and the wishes.
+
+    Parameters
+    ----------
+    wish
+        The ``[[wish]]`` tables.
+    """
+
+    wish: Annotated[tuple[StudyWish, ...], BeforeValidator(as_tuple)] = ()
+
+    @model_validator(mode="after")
+    def _check_wishes(self) -> Self:
+        if not self.wish:
+            raise fail('wish must be given; got none: add [[wish]] with kind = "mean", say')
+        if self.result.schema_file and not any(wish.kind == "bounds" for wish in self.wish):
+            raise fail(
+                'schema under [result] must be left out without a wish of kind = "bounds": nothing '
+                "is proposed"
+            )
+        return self
+
+
+@dataclass(frozen=True)
+class ProposedBounds:
+    """Narrower bounds of a column, from private rows; None where noise hides all of them."""
+
+    column: str
+    lower: float | None = None
+    upper: float | None = None
+    transform: str | None = None
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a describe found.
+
+    Attributes
+    ----------
+    about
+        What was asked for.
+    done
+        The study, and what it guarantees.
+    confidence
+        Of each interval.
+    """
+
+    about: Described
+    done: StudyRun = field(repr=False)
+    confidence: float = 0.95
+
+    @property
+    def privacy_(self) -> PrivacyStatement:
+        """The guarantee."""
+        return self.done.privacy
+
+    @cached_property
+    def figures(self) -> tuple[StudyFigure, ...]:
+        """Every figure that was asked for."""
+        return self._read.figures()
+
+    @property
+    def _read(self) -> ReadOff:
+        rows = int(self.done.planned.site.rows.sum())
+        return ReadOff(self.about, self.done.block, rows, self.confidence)
+
+    @cached_property
+    def proposed(self) -> tuple[ProposedBounds, ...]:
+        """Bounds for the columns of wishes that look for them."""
+        return tuple(
+            self._proposed(wish, name)
+            for wish in self.about.wishes
+            if wish.kind == "bounds"
+            for name in wish.columns
+        )
+
+    def _proposed(self, wish: StudyWish, name: str) -> ProposedBounds:
+        part = self.about.table_of(wish, (name,))
+        edges = self.about.cuts(name, wish)
+        table = self._read.table(part)
+        counts = table.counts[: len(edges) - 1]
+        least = max(_CLEAR * table.noise_variance**0.5, _LEAST_PART * table.rows)
+        held = np.flatnonzero(counts > least)
+        if not len(held):
+            return ProposedBounds(name)
+        lower, upper = float(edges[held[0]]), float(edges[held[-1] + 1])
+        if 0 < lower < upper / 4 and self.about.columns.numeric(name).lower <= 0:
+            lower = 0.0
+        middle = int(np.searchsorted(np.cumsum(counts), counts.sum() / 2))
+        skewed = lower >= 0 and float(edges[min(middle, len(counts) - 1) + 1]) * _SKEWED <= upper
+        return ProposedBounds(name, lower, upper, "log1p" if skewed else None)
+
+    def schema(self) -> Schema:
+        """The schema with the bounds that are proposed, which says that they were measured."""
+        proposed = {each.column: each for each in self.proposed if each.lower is not None}
+        if not proposed:
+            raise ParameterError(
+                "bounds must be clear of the noise to be proposed; none are. Spend more, or bring "
+                "more rows."
+            )
+        content = self.about.schema.model_dump()
+        content["columns"] = tuple(
+            _with_bounds(column, proposed[column.name]) if column.name in proposed else column
+            for column in self.about.schema.columns
+        )
+        privacy = self.privacy_
+        cost = Measured(
+            columns=tuple(proposed),
+            epsilon=privacy.epsilon,
+            delta=privacy.delta,
+            study=self.done.run_id,
+        )
+        content["measured"] = (*self.about.schema.measured, cost)
+        return Schema.from_dict(content)
+
+    def record(self) -> dict[str, Any]:
+        """The record: what was asked, found and spent."""
+        found: dict[str, Any] = {
+            "asked": [wish.model_dump(mode="json", exclude_defaults=True) for wish in self.wishes],
+            "confidence": self.confidence,
+            "split": budget_split(self.done.planned),
+            "found": [figure.to_dict() for figure in self.figures],
+        }
+        if self.proposed:
+            found["proposed"] = [vars(each) for each in self.proposed]
+        return self.done.record(**found)
+
+    @property
+    def wishes(self) -> tuple[StudyWish, ...]:
+        """What was asked for."""
+        return self.about.wishes
+
+
+def _with_bounds(column: Any, bounds: ProposedBounds) -> NumericColumn:
+    told = {"lower": bounds.lower, "upper": bounds.upper, "transform": bounds.transform}
+    # A fill outside the new bounds would be refused.
+    return NumericColumn.model_validate(column.model_dump(exclude={*told, "fill"}) | told)
+
+
+def plan_describe(about: Described, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
+    """Fix a describe of so many rows of each party; every refusal happens here."""
+    return plan_study(Describe, about.plain, rows, terms)
+
+
+def budget_split(planned: Plan) -> dict[str, float]:
+    """What part of mu^2 tables, moments and products get."""
+    study = planned.algorithm
+    assert isinstance(study, Describe)
+    found: dict[str, float] = {}
+    for block in study.courses[0]:
+        family = block.name.partition(" ")[0]
+        found[family] = found.get(family, 0.0) + block.share
+    return found
+
+
+def split_detail(planned: Plan) -> tuple[tuple[str, str], ...]:
+    """The split of the budget, for a statement."""
+    parts = [f"{family} {100 * share:.3g}%" for family, share in budget_split(planned).items()]
+    return (("Split of the budget", f"of mu^2, {', '.join(parts)}; one release"),)
+
+
+def expected_figures(about: Described, planned: Plan) -> tuple[StudyFigure, ...]:
+    """What intervals to expect, from public facts: as if every column were spread evenly."""
+    rows = int(planned.site.rows.sum())
+    return ReadOff(about, expected_release(about, planned), rows).figures()
+
+
+def relative_width(about: Described, figure: StudyFigure) -> float:
+    """How wide an interval is, as a part of what is possible; 1 where it says nothing."""
+    if figure.low is None or figure.high is None:
+        return 1.0
+    possible = {"correlation": 2.0}.get(figure.kind, 1.0)
+    if figure.kind in ("mean", "sd", "quantiles"):
+        column = about.columns.numeric(figure.column)
+        possible = (column.upper - column.lower) / (2 if figure.kind == "sd" else 1)
+    return (figure.high - figure.low) / possible
+
+
+def describe_epsilon(
+    about: Described, rows: Mapping[str, int], terms: EvaluationTerms, wanted: float
+) -> float:
+    """The smallest epsilon with which every figure is expected to be as sharp as wanted.
+
+    Levels that nobody counts on, such as "missing", are spread evenly like all others.
+    """
+
+    def width(epsilon: float) -> float:
+        planned = plan_describe(about, rows, replace(terms, epsilon=epsilon))
+        return max(relative_width(about, each) for each in expected_figures(about, planned))
+
+    return smallest_epsilon(width, wanted)
+
+
+def describe_files(config: DescribeConfig, owner: Owner | None = None) -> Description:
+    """Describe the files of a configuration; write the record, and the schema if asked."""
+    schema = study_schema(config)
+    about = described(schema, config.wish)
+    terms = config.study.terms
+
+    def plan(rows: Mapping[str, int]) -> Plan:
+        return plan_describe(about, rows, terms)
+
+    done = run_files(config, schema, plan, owner=owner, details=split_detail)
+    found = Description(about, done)
+    write_study(config, found.record())
+    if config.result.schema_file is not None:
+        with written_whole(config.result.schema_file, "schema") as file:
+            file.write(found.schema().without_party().to_toml().encode())
+    return found
+
+
+def describe(
+    data: Source | Mapping[str, Source],
+    wishes: Sequence[StudyWish | Mapping[str, Any]],
+    *,
+    schema: Schema,
+    epsilon: float | Mapping[str, float] = DEFAULT.epsilon,
+    delta: float | Mapping[str, float] = DEFAULT.delta,
+    noise: str = "own",
+    colluders: int | None = None,
+    rows_per_person: int = 1,
+    holdout: float = 0.0,
+    ledgers: Mapping[str, Any] | None = None,
+    run_id: str | None = None,
+    confidence: float = 0.95,
+    random_state: int | None = None,
+) -> Description:
+    r"""Figures of the rows of all parties, each with an interval, in one charged release.
+
+    .. math:: \text{mean} = \frac{\sum_i\sum_k x_{ik} + \xi}{n},\qquad \xi \sim N(0, \sigma^2)
+
+    Parameters
+    ----------
+    data
+        Rows: a table of each party by its name; or one table of all, whose owners the schema's
+        party column names. A table is the path of a file, an Arrow table or a pandas frame.
+    wishes
+        What is asked for (:class:`~dpadmm.studies.describe.StudyWish`), as such or as mappings.
+    schema
+        Public bounds and levels.
+    epsilon, delta, rows_per_person
+        The budget of each party for one person.
+    noise, colluders
+        "own" or "shared", as for ``dp-gd``.
+    holdout
+        Reads the rows that a training with this holdout reads.
+    ledgers, run_id
+        Each party's ledger by its name, and the name of the study in them.
+    confidence
+        Of each interval.
+    random_state
+        Makes the noise reproducible: a simulation, which protects nobody.
+
+    Returns
+    -------
+    Description
+        ``figures``, ``privacy_``, ``record()``; ``proposed`` and ``schema()`` for bounds.
+    """
+    about = described(schema, _checked(wishes))
+    read = _reader(data, schema)
+    parties: dict[str, Array] = {}
+    if ledgers:
+        from dpadmm.run.charges import ledger_accounts
+
+        counts = {name: each.dataset.rows for name, each in ledger_accounts(ledgers).items()}
+    else:
+        parties = read()
+        counts = {name: len(rows) for name, rows in parties.items()}
+    where = StudyRows(ledgers, run_id, schema.sha256, Split(holdout))
+    terms = EvaluationTerms(epsilon, delta, rows_per_person, noise, colluders)
+    planned = plan_describe(about, where.counts(counts), terms)
+
+    def rows() -> list[tuple[Array, Array]]:
+        found = parties or read()
+        return [(found[name], np.zeros((len(found[name]), 1))) for name in planned.site.names]
+
+    source = study_noise(random_state)
+    details = split_detail(planned)
+    done = run_study(planned, rows, noise=source, about=where, details=details)
+    return Description(about, done, confidence)
+
+
+def _checked(wishes: Sequence[StudyWish | Mapping[str, Any]]) -> list[StudyWish]:
+    found = []
+    for place, wish in enumerate(wishes):
+        try:
+            told = wish if isinstance(wish, StudyWish) else dict(wish)
+            found.append(StudyWish.model_validate(told))
+        except ValidationError as error:
+            raise ParameterError(finding(error, partial(_in_wish, place))) from None
+    return found
+
+
+def _in_wish(number: int, place: tuple[int | str, ...]) -> str:
+    return ", ".join([f"wish {number + 1}", *map(str, place)])
+
+
+def _reader(data: Source | Mapping[str, Source], schema: Schema) -> Callable[[], dict[str, Array]]:
+    """Check the columns of every table; rows are read later."""
+    if isinstance(data, Mapping):
+        own = schema.without_party()
+        for table in data.values():
+            check_columns(table, own)
+        return lambda: {str(name): read_study_rows(table, own) for name, table in data.items()}
+    check_columns(data, schema)
+    if schema.party is None:
+        return lambda: {"0": read_study_rows(data, schema)}
+    return lambda: study_rows_by_party(data, schema)

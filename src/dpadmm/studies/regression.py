@@ -1,0 +1,493 @@
+"""Regressions between parties as an estimator: coefficients, errors, intervals, a summary."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from dpadmm.algorithms import INFER
+from dpadmm.data.given_rows import even_split, numbers_of, row_owners, rows_of_owners
+from dpadmm.errors import ParameterError, positive_integer, unknown_name
+from dpadmm.plain import Array
+from dpadmm.privacy.events import NON_PRIVATE
+from dpadmm.privacy.figures import pair
+from dpadmm.privacy.statement import Charges, PrivacyStatement, Terms, make_statement
+from dpadmm.run.charges import EvaluationTerms
+from dpadmm.run.options import DEFAULT
+from dpadmm.studies.design import Design, column_names, declared_levels, middle
+from dpadmm.studies.effects import TITLES, Effects, Summary, check_strength
+from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate
+from dpadmm.studies.study import StudyRows, plan_study, run_study, study_noise
+
+_NOT_PRIVATE: Final = "none: epsilon is infinite"
+
+
+class FederatedGLM(BaseEstimator):  # type: ignore[misc]
+    r"""A regression of the rows of all parties, with intervals, under one privacy budget.
+
+    .. math:: g(E[y]) = \beta_0 + x\cdot\beta,\qquad
+              \hat\beta_j \pm 1.96\,\sqrt{V_{jj}}
+
+    V covers sampling and the noise of privacy. Only noisy sums leave a party: four rounds of
+    gradients and curvatures, or two of moments and scores for a linear regression
+    (:mod:`dpadmm.studies.glm`). It keeps the user's columns and units.
+
+    Parameters
+    ----------
+    family : {"gaussian", "binomial", "poisson", "survival"}
+        Linear, logistic or Poisson regression, or an event in discrete time.
+    epsilon, delta : float or mapping of party to float
+        The budget of each party for one person. ``math.inf`` asks for no privacy: the same sums,
+        exact and without bounds, until they settle.
+    data_norm : float
+        A public bound on the norm of most rows, where ``bounds`` are not given. Longer rows weigh
+        less; that does not bias.
+    bounds : mapping of column to (low, high), optional
+        Public bounds of the columns, by name or number.
+    levels : mapping of column to levels, optional
+        The public levels of categorical columns, the reference first; those that a pandas frame
+        declares are taken, too.
+    response_bounds : (low, high), optional
+        Public bounds of the response; needed for "gaussian".
+    periods : int or sequence of float, optional
+        For "survival": how many periods of length 1 begin at 0, or their public edges.
+    robust : bool
+        For "gaussian": errors that allow residuals to vary with the columns (HC1). They cost
+        nothing more.
+    noise : {"own", "shared"}
+        Whose noise there is, as for ``dp-gd``.
+    colluders : int, optional
+        With shared noise: how many parties may collude with whoever sees the sums.
+    rows_per_person : int
+        How many rows of a party are replaced at once.
+    n_parties : int
+        Among how many parties rows are split where nobody says whose they are.
+    random_state : int or None
+        Makes splits and noise reproducible: a simulation, which protects nobody.
+
+    Attributes
+    ----------
+    coef_, intercept_
+        Coefficients of ``effect_names_``, in the user's units, and the constant; for "survival"
+        the constant of each period.
+    standard_errors_, pvalues_
+        Of ``coef_``; not a number where the release does not bear intervals.
+    effect_names_
+        What ``coef_`` belong to: columns, and levels of categorical ones.
+    effects_
+        All of it (:class:`~dpadmm.studies.effects.Effects`), the constants too.
+    privacy_
+        The guarantee, and what was spent.
+    n_features_in_, feature_names_in_
+        Of X, as in scikit-learn.
+
+    Notes
+    -----
+    Every fit spends anew. A budget that is too small for so many rows and columns is refused before
+    anything is spent (:func:`~dpadmm.studies.effects.check_strength`).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> random = np.random.default_rng(0)
+    >>> X = random.uniform(-1, 1, (20000, 2))
+    >>> y = random.random(20000) < 1 / (1 + np.exp(-X[:, 0]))
+    >>> model = FederatedGLM(epsilon=2.0, bounds={0: (-1, 1), 1: (-1, 1)}, random_state=0)
+    >>> low, high = model.fit(X, y).conf_int()[0]
+    >>> bool(low < 1 < high)
+    True
+    """
+
+    def __init__(
+        self,
+        family: str = "binomial",
+        epsilon: float | Mapping[Any, float] = DEFAULT.epsilon,
+        delta: float | Mapping[Any, float] = DEFAULT.delta,
+        data_norm: float = DEFAULT.data_norm,
+        bounds: Mapping[Any, Any] | None = None,
+        levels: Mapping[Any, Sequence[Any]] | None = None,
+        response_bounds: Sequence[float] | None = None,
+        periods: int | Sequence[float] | None = None,
+        robust: bool = False,
+        noise: str = "own",
+        colluders: int | None = None,
+        rows_per_person: int = DEFAULT.rows_per_person,
+        n_parties: int = DEFAULT.n_parties,
+        random_state: int | np.random.RandomState | None = DEFAULT.random_state,
+    ) -> None:
+        self.family = family
+        self.epsilon = epsilon
+        self.delta = delta
+        self.data_norm = data_norm
+        self.bounds = bounds
+        self.levels = levels
+        self.response_bounds = response_bounds
+        self.periods = periods
+        self.robust = robust
+        self.noise = noise
+        self.colluders = colluders
+        self.rows_per_person = rows_per_person
+        self.n_parties = n_parties
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        parties: ArrayLike | None = None,
+        ledgers: Mapping[str, str | Path] | None = None,
+        run_id: str | None = None,
+    ) -> FederatedGLM:
+        """Fit rows ``X`` with responses ``y``.
+
+        Parameters
+        ----------
+        X : array or frame of shape (rows, columns)
+            Numbers, or levels for columns that have ``levels``.
+        y : array of shape (rows,), or (rows, 3) for "survival"
+            The response: 0 or 1 for "binomial", counts for "poisson". For "survival" a frame with
+            the columns entry, exit and event, or an array with them in that order: a person is at
+            risk from its entry to its exit, and event is 1 if the event ends that time.
+        parties : array of shape (rows,), optional
+            Whose row it is; None splits the rows at random among ``n_parties``.
+        ledgers, run_id
+            Each party's budget ledger by its name, and the name of the study in them.
+        """
+        facts = self._check()
+        names = column_names(X)
+        if len(set(names)) < len(names):
+            raise ParameterError("columns of X must have names of their own; one is there twice.")
+        response = facts.response(y)
+        validate_data(self, X, skip_check_array=True, ensure_2d=False)
+        design = self._design(X)
+        values = design.values(X)
+        self.n_features_in_ = design.width
+        if len(response) != len(values):
+            raise ParameterError(
+                f"y must have a response for each of the {len(values)} rows; got {len(response)}."
+            )
+        random = check_random_state(self.random_state)
+        if parties is None:
+            owners, members = even_split(len(values), self.n_parties, random)
+        else:
+            owners, members = rows_of_owners(row_owners(parties), len(values))
+        told = RegressionFacts(self.family, len(design.columns), facts.count, len(values))
+        named = (*facts.constants, *design.names)
+        if facts.exact:
+            design = design.fitted_to(values)
+            prepared = design.prepared(values)
+            if not (np.isfinite(prepared).all() and np.isfinite(response).all()):
+                raise ParameterError(
+                    "X and y must hold finite numbers and declared levels with an infinite epsilon."
+                )
+            estimate = exact_estimate(told, [(prepared[m], response[m]) for m in members])
+            strength, privacy = math.inf, _not_private(owners)
+        else:
+            terms = EvaluationTerms(
+                self.epsilon, self.delta, self.rows_per_person, self.noise, self.colluders
+            )
+            counts = {str(n): len(m) for n, m in zip(owners, members, strict=True)}
+            options = {"family": self.family, "columns": told.columns, "periods": told.periods}
+            planned = plan_study(Regression, options, counts, terms, rounds=len(told.courses()))
+            study = planned.algorithm
+            assert isinstance(study, Regression)
+            strength = check_strength(study)
+            prepared = design.prepared(values)
+            key = None if self.random_state is None else int(random.randint(2**31 - 1))
+            done = run_study(
+                planned,
+                lambda: [(prepared[member], response[member]) for member in members],
+                noise=study_noise(key),
+                about=StudyRows(ledgers, run_id),
+            )
+            estimate, privacy = study.estimate(done.sums), done.privacy
+        in_units = estimate.mapped(design.change(told.constants, facts.unit))
+        in_units.coefficients[: told.constants] += facts.centre
+        self.design_ = design
+        self.privacy_ = privacy
+        self.effects_ = Effects.of(
+            in_units,
+            self.family,
+            named,
+            told.constants,
+            len(values),
+            strength=strength,
+            robust=bool(self.robust),
+            response_unit=facts.unit,
+        )
+        return self
+
+    def fit_formula(
+        self, formula: str, data: Any, parties: ArrayLike | None = None, **more: Any
+    ) -> FederatedGLM:
+        """:meth:`fit` with the columns of a formula, such as ``"y ~ age + C(ward)"``.
+
+        Needs the extra ``formula`` (formulaic). ``bounds`` name the columns that a formula makes;
+        ``levels`` those of ``data``. Terms that learn from rows are refused.
+        """
+        from dpadmm.studies.formula import formula_columns
+
+        X, y = formula_columns(formula, data, self.levels or {})
+        levels = {name: found for name, found in (self.levels or {}).items() if name in X.columns}
+        asked, self.levels = self.levels, levels or None
+        try:
+            return self.fit(X, y, parties, **more)
+        finally:
+            self.levels = asked
+
+    def _check(self) -> Response:
+        """Refuse what is not served, before a row is looked at."""
+        if self.family not in TITLES:
+            raise unknown_name("family", self.family, TITLES)
+        if self.robust and self.family != "gaussian":
+            raise ParameterError(
+                f"robust must be left out for the family {self.family!r}: errors of 'gaussian' "
+                "alone may be robust; got True."
+            )
+        exact = not isinstance(self.epsilon, Mapping) and self.epsilon == math.inf
+        return Response.of(self.family, exact, self.response_bounds, self.periods)
+
+    def _design(self, X: Any) -> Design:
+        levels = {**declared_levels(X), **{str(k): v for k, v in (self.levels or {}).items()}}
+        names = column_names(X)
+        by_place = {
+            names[int(key)] if key.isdigit() and key not in names else key: value
+            for key, value in levels.items()
+        }
+        exact = not isinstance(self.epsilon, Mapping) and self.epsilon == math.inf
+        bounds = self.bounds
+        if exact:
+            bounds = {name: (-1.0, 1.0) for name in names if name not in by_place}
+        return Design.of(names, bounds=bounds, levels=by_place, data_norm=self.data_norm)
+
+    # -- what was found ---------------------------------------------------------------------
+
+    @property
+    def _effects(self) -> Effects:
+        check_is_fitted(self, "effects_")
+        return self.effects_
+
+    @property
+    def effect_names_(self) -> tuple[str, ...]:
+        """What ``coef_`` belong to."""
+        effects: Effects = self.effects_
+        return effects.names[effects.constants :]
+
+    @property
+    def coef_(self) -> Array:
+        """Coefficients in the user's units."""
+        effects: Effects = self.effects_
+        return effects.coefficients[effects.constants :]
+
+    @property
+    def intercept_(self) -> float | Array:
+        """The constant, or that of each period."""
+        effects: Effects = self.effects_
+        constants = effects.coefficients[: effects.constants]
+        return constants if self.family == "survival" else float(constants[0])
+
+    @property
+    def standard_errors_(self) -> Array:
+        """Of ``coef_``."""
+        effects: Effects = self.effects_
+        return effects.errors[effects.constants :]
+
+    @property
+    def pvalues_(self) -> Array:
+        """Of ``coef_``."""
+        effects: Effects = self.effects_
+        return effects.pvalues[effects.constants :]
+
+    def conf_int(self, level: float = 0.95) -> Array:
+        """Intervals of ``coef_``, ``(features, 2)``."""
+        effects = self._effects
+        return effects.intervals(level)[effects.constants :]
+
+    def ratios(self, level: float = 0.95) -> Array:
+        """Odds, rate or hazard ratios: ``exp`` of each coefficient and its interval, (features, 3).
+
+        For "survival" the ratio of the odds of the event within a period.
+        """
+        if self.family == "gaussian":
+            raise ParameterError("ratios must be asked of another family than 'gaussian'.")
+        with np.errstate(over="ignore"):
+            found: Array = np.exp(np.column_stack([self.coef_, self.conf_int(level)]))
+        return found
+
+    def summary(self, level: float = 0.95) -> Summary:
+        """The table that people know from statsmodels."""
+        privacy = "none" if not self._effects else self._spent()
+        return self._effects.summary(level=level, privacy=privacy)
+
+    def _spent(self) -> str:
+        statement: PrivacyStatement = self.privacy_
+        if not statement.private:
+            return "none (epsilon is infinite)"
+        words = f"{pair(statement.epsilon, statement.delta)}, noise in the errors"
+        return f"simulated {words}" if statement.simulated else words
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The expected response: a mean, a chance or a rate.
+
+        For "survival" the chance to be without the event after each period, ``(rows, periods)``.
+        """
+        check_is_fitted(self, "effects_")
+        validate_data(self, X, skip_check_array=True, ensure_2d=False, reset=False)
+        along = self.design_.values(X) @ self.coef_
+        if self.family == "survival":
+            hazard = expit(along[:, None] + np.asarray(self.intercept_))
+            return np.cumprod(1 - hazard, axis=1)
+        eta = along + self.intercept_
+        if self.family == "gaussian":
+            return eta
+        with np.errstate(over="ignore"):
+            return expit(eta) if self.family == "binomial" else np.exp(eta)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "effects_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.non_deterministic = self.random_state is None
+        return tags
+
+
+class Response:
+    """How responses are read: public facts only.
+
+    Parameters
+    ----------
+    family, exact
+        Its name, and whether there is no privacy.
+    centre, unit
+        Of a linear regression's response.
+    edges
+        Of the periods of survival.
+    """
+
+    def __init__(
+        self, family: str, exact: bool, centre: float, unit: float, edges: Array | None
+    ) -> None:
+        self.family, self.exact, self.centre, self.unit = family, exact, centre, unit
+        self.edges = edges
+
+    @classmethod
+    def of(cls, family: str, exact: bool, bounds: Any, periods: Any) -> Response:
+        """From what was declared; or a refusal."""
+        centre, unit = 0.0, 1.0
+        if family == "gaussian":
+            if bounds is not None:
+                centre, unit = middle("response_bounds", bounds)
+            elif not exact:
+                raise ParameterError(
+                    "response_bounds must be given for the family 'gaussian': two public numbers "
+                    "that the response is between; got none."
+                )
+        elif bounds is not None:
+            raise ParameterError(
+                f"response_bounds must be left out for the family {family!r}; got {bounds!r}."
+            )
+        if (periods is None) == (family == "survival"):
+            raise ParameterError(
+                "periods must be given for the family 'survival' and for no other: how many there "
+                f"are, or their edges; got {periods!r}."
+            )
+        return cls(family, exact, centre, unit, None if periods is None else _edges(periods))
+
+    @property
+    def count(self) -> int | None:
+        """How many periods there are."""
+        return None if self.edges is None else len(self.edges) - 1
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """How constants are called."""
+        if self.edges is None:
+            return ("const",)
+        return tuple(
+            f"period ({low:g}, {high:g}]"
+            for low, high in zip(self.edges[:-1], self.edges[1:], strict=True)
+        )
+
+    def response(self, y: Any) -> Array:
+        """Responses as the family has them; not a number where a row becomes the fixed one."""
+        if self.family == "survival":
+            return self._survival(y)
+        given = np.asarray(y)
+        if given.ndim == 2 and given.shape[1] == 1:
+            given = given[:, 0]
+        if given.ndim != 1:
+            raise ParameterError(
+                f"y must be one response for each row; got an array of shape {given.shape}."
+            )
+        numbers = _floats(given)
+        if self.family == "binomial":
+            numbers = np.where((numbers == 0) | (numbers == 1), numbers, np.nan)
+        elif self.family == "poisson":
+            numbers = np.where(numbers >= 0, numbers, np.nan)
+        else:
+            numbers = (numbers - self.centre) / self.unit
+        return numbers[:, None]
+
+    def _survival(self, y: Any) -> Array:
+        assert self.edges is not None
+        if hasattr(y, "columns"):
+            missing = [name for name in ("entry", "exit", "event") if name not in y.columns]
+            if missing:
+                raise ParameterError(
+                    f"y must have the columns entry, exit and event; {missing[0]!r} is missing."
+                )
+            times = np.column_stack([_floats(y[name]) for name in ("entry", "exit", "event")])
+        else:
+            times = _floats(np.asarray(y))
+        if times.ndim != 2 or times.shape[1] != 3:
+            raise ParameterError(
+                "y must have the columns entry, exit and event for the family 'survival'; got an "
+                f"array of shape {times.shape}."
+            )
+        entry, stop, event = times.T
+        good = np.isfinite(times).all(axis=1) & (entry < stop) & ((event == 0) | (event == 1))
+        last = len(self.edges) - 1
+        first = np.clip(np.searchsorted(self.edges, entry, side="right") - 1, 0, last)
+        end = np.clip(np.searchsorted(self.edges, stop, side="left"), 0, last)
+        # An event after the last period is none within them.
+        happened = np.where((stop <= self.edges[-1]) & (stop > self.edges[0]), event, 0.0)
+        found = np.column_stack([first, end, happened]).astype(np.float64)
+        return np.where(good[:, None], found, np.nan)
+
+
+def _edges(periods: Any) -> Array:
+    if np.ndim(periods) == 0:
+        return np.arange(positive_integer("periods", periods) + 1, dtype=np.float64)
+    edges = _floats(np.asarray(periods))
+    rising = edges.ndim == 1 and len(edges) > 1 and bool((np.diff(edges) > 0).all())
+    if not (rising and np.isfinite(edges).all()):
+        raise ParameterError(
+            f"periods must be a whole number, or at least two edges that increase; got {periods!r}."
+        )
+    return edges
+
+
+def _floats(values: Any) -> Array:
+    with np.errstate(all="ignore"):
+        return numbers_of(np.asarray(values))
+
+
+def _not_private(names: NDArray[Any]) -> PrivacyStatement:
+    """The statement of a fit without privacy."""
+    count = len(names)
+    events = ((NON_PRIVATE,),) * count
+    charges = Charges(tuple(map(str, names)), events, np.zeros(count), 1)
+    return make_statement(
+        charges, Terms(algorithm=INFER, noise=_NOT_PRIVATE, simulated=False), by_round=False
+    )

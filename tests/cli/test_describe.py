@@ -1,0 +1,200 @@
+"""``dpadmm describe``: charged once, free when asked again; a plan before, a page after."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from dpadmm.data.schema import load_schema
+from dpadmm.ledger.base import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
+
+ROWS = {"north": 900, "south": 700, "west": 600}
+SCHEMA = """version = 2
+[label]
+column = "died"
+classes = ["no", "yes"]
+[[columns]]
+name = "age"
+kind = "numeric"
+lower = 0.0
+upper = 1e6
+[[columns]]
+name = "ward"
+kind = "categorical"
+levels = ["a", "b"]
+"""
+WISHES = """
+[[wish]]
+kind = "proportion"
+columns = ["died"]
+by = "ward"
+
+[[wish]]
+kind = "table"
+columns = ["ward", "died"]
+"""
+BOUNDS = """
+[[wish]]
+kind = "bounds"
+columns = ["age"]
+"""
+
+
+@pytest.fixture
+def study(tmp_path):
+    random = np.random.default_rng(0)
+    for name, count in ROWS.items():
+        frame = pd.DataFrame(
+            {
+                "age": random.normal(60, 10, count).round(1),
+                "ward": random.choice(["a", "b"], count),
+                "died": random.choice(["no", "yes"], count),
+            }
+        )
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    (tmp_path / "schema.toml").write_text(SCHEMA)
+
+    def write(settings="", wishes=WISHES, result="", ledgers=None, rows=True):
+        text = f"[study]\nepsilon = 1.0\ndelta = 1e-5\n{settings}\n[data]\nschema = 'schema.toml'\n"
+        for name, count in ROWS.items():
+            text += f"[[party]]\nname = '{name}'\nfile = '{name}.csv'\n"
+            text += f"rows = {count}\n" if rows else ""
+        text += f"[result]\nrecord = 'found.json'\n{result}\n"
+        if ledgers is not None:
+            text += "[ledgers]\n"
+            for name, count in ROWS.items():
+                place = tmp_path / f"{name}.ledger"
+                if not place.exists():
+                    about = ChargedData("rows", name, count)
+                    SQLiteLedger.create(place, about, Policy(ledgers, 1e-5)).close()
+                text += f"{name} = '{name}.ledger'\n"
+        (tmp_path / "describe.toml").write_text(text + wishes)
+        return tmp_path / "describe.toml"
+
+    return write
+
+
+def result(done):
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)["result"]
+
+
+def spent(folder, name="north"):
+    with SQLiteLedger(folder / f"{name}.ledger") as ledger:
+        return ledger.verify().spent_epsilon
+
+
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_a_study_is_charged_once_and_says_the_same_again(study, dpadmm, tmp_path, noise):
+    pytest.importorskip("opendp")
+    config = study(f'noise = "{noise}"', ledgers=1.5)
+    first = result(dpadmm("describe", config, "--json"))
+    assert 0.9 < spent(tmp_path) <= 1.0001
+    before = spent(tmp_path)
+    again = result(dpadmm("describe", config, "--json"))
+    assert again["found"] == first["found"]
+    assert spent(tmp_path) == before
+    assert first["privacy"]["epsilon"] <= 1.0
+    assert {figure["kind"] for figure in first["found"]} == {"proportion", "table"}
+    for figure in first["found"]:
+        assert figure["low"] <= figure["value"] <= figure["high"]
+    page = (tmp_path / "found.html").read_text()
+    for words in ("What was asked?", "What was spent?", "ward=a", "Split of the budget"):
+        assert words in page
+    assert json.loads((tmp_path / "found.json").read_text())["run_id"] == first["run_id"]
+
+
+def test_the_page_is_made_again_from_the_record(study, dpadmm, tmp_path):
+    assert dpadmm("describe", study("simulation_key = 3")).exit_code == 0
+    first = (tmp_path / "found.html").read_text()
+    done = dpadmm("report", tmp_path / "found.json", "-o", tmp_path / "again.html")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "again.html").read_text() == first
+
+
+def test_another_study_is_refused_where_it_does_not_fit_and_no_row_is_read(
+    study, dpadmm, tmp_path, monkeypatch
+):
+    pytest.importorskip("opendp")
+    assert dpadmm("describe", study(ledgers=1.2)).exit_code == 0
+
+    def never(*args):
+        raise AssertionError("rows were read")
+
+    monkeypatch.setattr("dpadmm.studies.study_files.read_parties_rows", never)
+    before = spent(tmp_path)
+    done = dpadmm("describe", study(wishes=WISHES + "weight = 2.0\n", ledgers=1.2))
+    assert done.exit_code == 2
+    assert "budget" in done.output
+    assert spent(tmp_path) == before
+
+
+def test_a_simulation_is_called_one(study, dpadmm, tmp_path):
+    done = dpadmm("describe", study("simulation_key = 3"))
+    assert done.exit_code == 0, done.output
+    assert "SIMULATION" in (tmp_path / "found.html").read_text()
+    lines = done.stdout.split("Found")[1].split("Guarantee")[0].splitlines()
+    assert max(map(len, lines)) <= 80
+
+
+def test_held_out_rows_are_left_alone(study, dpadmm, tmp_path):
+    told = result(dpadmm("describe", study("simulation_key = 3\nholdout = 0.2"), "--json"))
+    assert told["rows"] == 0.8 * sum(ROWS.values())
+    assert told["parties"][0]["rows"] == 720
+
+
+def test_bounds_go_into_a_schema_that_says_so(study, dpadmm, tmp_path):
+    config = study("simulation_key = 3", wishes=BOUNDS, result="schema = 'narrow.toml'")
+    done = dpadmm("describe", config)
+    assert done.exit_code == 0, done.output
+    assert "Proposed bounds" in done.stdout
+    schema = load_schema(tmp_path / "narrow.toml")
+    assert schema.columns[0].upper == 128.0
+    assert schema.measured[0].columns == ("age",)
+    assert schema.measured[0].epsilon == pytest.approx(1.0)
+
+
+def test_a_plan_reads_and_spends_nothing(study, dpadmm, tmp_path):
+    config = study()
+    for name in ROWS:
+        (tmp_path / f"{name}.csv").unlink()
+    told = result(dpadmm("describe", config, "--plan", "--json"))
+    assert told["rows"] == ROWS
+    assert sum(told["split"].values()) == pytest.approx(1.0)
+    narrow = result(dpadmm("describe", config, "--plan", "--width", "0.1", "--json"))
+    assert max(each["relative_width"] for each in narrow["expected"]) <= 0.1
+    less = result(
+        dpadmm("describe", config, "--plan", "--epsilon", narrow["epsilon"] / 1.1, "--json")
+    )
+    assert max(each["relative_width"] for each in less["expected"]) > 0.1
+    assert dpadmm("describe", config, "--plan").exit_code == 0
+    assert not (tmp_path / "found.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ({"wishes": ""}, "wish must be given"),
+        ({"wishes": WISHES.replace("proportion", "share")}, "kind"),
+        ({"wishes": WISHES.replace("proportion", "mean")}, "numeric column with public bounds"),
+        ({"result": "schema = 'narrow.toml'"}, 'kind = "bounds"'),
+        ({"settings": "epsilon_ = 1"}, "epsilon_"),
+        ({"result": "report = 'north.csv'"}, "must not overwrite"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(study, dpadmm, tmp_path, written, words):
+    done = dpadmm("describe", study(**written))
+    assert done.exit_code == 2
+    assert words in done.output
+    assert not (tmp_path / "found.json").exists()
+
+
+def test_a_plan_without_declared_rows_asks_for_them(study, dpadmm):
+    done = dpadmm("describe", study(rows=False), "--plan")
+    assert done.exit_code == 2
+    assert "rows must be declared" in done.output
+    done = dpadmm("describe", study(), "--width", "0.1")
+    assert "--plan" in done.output
