@@ -25,7 +25,6 @@ from dpadmm.studies.regression import Response
 from dpadmm.studies.study import StudyRun, plan_study, smallest_epsilon
 from dpadmm.studies.study_files import StudyConfig, run_files, study_schema, write_study
 
-
 _ROUNDING: Final = 1e-6
 
 
