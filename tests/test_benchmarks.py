@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import fresh, growth, plan_check, utility, utility_figure
+from benchmarks import fresh, growth, inference, plan_check, utility, utility_figure
 
 ROOT = Path(__file__).parents[1]
 
@@ -215,3 +215,24 @@ def test_the_readme_says_what_was_measured(measured):
     assert picture == fresh.drawn(numbers) + "\n"
     gap = abs(curves["one trusted curator"] - curves["together, shared noise"])
     assert gap < 0.1
+
+
+def intervals(part, settled=True, strength=200.0):
+    """Trials of two coefficients of which the second one covers so often."""
+    hits = np.ones((500, 2), np.bool_)
+    hits[:20, 0] = hits[: round(500 * (1 - part)), 1] = False
+    told = np.full(500, 3.0), np.full(500, settled), np.ones(2)
+    setting = inference.Setting("binomial", "normal", 2000, 2, 1.0, 1.0)
+    return inference.Found(setting, inference.Trials(np.array(strength), hits, *told))
+
+
+def test_a_table_of_intervals_checks_what_the_rule_takes_alone():
+    assert intervals(0.94).missed == []
+    assert intervals(0.92).note == "low"
+    assert intervals(0.80).missed == ["mean", "worst"]
+    assert intervals(0.80, settled=False).note == "not accepted"
+    assert (intervals(0.80, strength=50).before, intervals(0.80, strength=50).missed) == (
+        "warns",
+        [],
+    )
+    assert intervals(0.80, strength=5).before == "refuses"

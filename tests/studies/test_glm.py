@@ -137,6 +137,37 @@ def test_sums_add_up_over_rows():
             np.testing.assert_allclose(whole, each, rtol=1e-9, atol=1e-12)
 
 
+def test_sums_of_persons_are_those_of_their_periods_shortened_as_a_whole():
+    random, periods, columns = np.random.default_rng(3), 4, 3
+    size = periods + columns
+    family = newton_family("survival", periods)
+    rows = np.hstack([np.full((200, 1), 0.45), random.standard_normal((200, columns))])
+    rows[0, 1:] = 1e7
+    told = np.column_stack(
+        [random.integers(0, 3, 200), random.integers(2, 5, 200), np.arange(200) % 2]
+    )
+    point = Point(random.standard_normal(size), random.standard_normal((size, size)))
+    gradient, matrix, squares = np.zeros(size), np.zeros((size, size)), 0.0
+    for row, (first, stop, event) in zip(rows, told, strict=True):
+        own = np.zeros((periods, size))
+        own[:, :periods], own[:, periods:] = row[0] * np.eye(periods), row[1:]
+        mapped = own @ point.map.T
+        short = mapped / max(1.0, np.linalg.norm(mapped, axis=1).max())
+        factor = 1 / max(1.0, np.linalg.norm(mapped, axis=1).max())
+        g, h = np.zeros(size), np.zeros((size, size))
+        for t in range(first, stop):
+            chance = 1 / (1 + np.exp(-np.clip(own[t] @ point.beta, -500, 500)))
+            g += ((t == stop - 1) * event - chance) * factor * short[t]
+            h += chance * (1 - chance) * np.outer(short[t], short[t])
+        g /= max(1.25, np.linalg.norm(g))
+        gradient, squares = gradient + g, squares + g @ g
+        matrix += h * 0.5 / max(0.5, np.linalg.norm(h))
+    found = family.contributions(rows, told.astype(float), point)
+    np.testing.assert_allclose(found[0], gradient, atol=1e-9)
+    np.testing.assert_allclose(found[1], matrix, atol=1e-9)
+    assert found[2] == pytest.approx(squares)
+
+
 def test_noise_of_a_matrix_is_symmetric():
     random = np.random.default_rng(0)
     draws = np.array([from_triangle(random.standard_normal(6)) for _ in range(20000)])
