@@ -28,7 +28,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.data.encode import Survey, survey
@@ -106,7 +106,8 @@ class RowsConfig(Protocol):
         """``[policy]``."""
 
 
-class Fault(NamedTuple):
+@dataclass(frozen=True)
+class Fault:
     """A kind of rows whose columns contradict each other.
 
     Attributes
