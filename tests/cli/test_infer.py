@@ -168,3 +168,20 @@ def test_what_makes_no_sense_is_one_sentence(study, dpadmm, infer, words):
     assert done.exit_code != 0
     assert words in done.output
     assert "Traceback" not in done.output
+
+
+def test_other_columns_are_another_study_in_the_same_ledgers(study, dpadmm, tmp_path):
+    """As many columns of the same schema: the sums have one form, and must not be mixed up."""
+    first = result(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
+    once = spent(tmp_path)
+    told = 'columns = ["ward", "age"]'
+    other = result(dpadmm("infer", study(told, ledgers=9.0), "--json"))
+    assert other["run_id"] != first["run_id"]
+    assert spent(tmp_path) > once
+    same = result(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
+    assert (same["run_id"], same["found"]) == (first["run_id"], first["found"])
+    named = 'epsilon = 3.0\nrun_id = "one"'
+    result(dpadmm("infer", study('columns = ["age", "ward"]', named, ledgers=9.0), "--json"))
+    done = dpadmm("infer", study(told, named, ledgers=9.0))
+    assert done.exit_code != 0
+    assert "they differ" in " ".join(done.output.split())

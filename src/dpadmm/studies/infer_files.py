@@ -159,6 +159,12 @@ class FileRegression:
             self.asked.family, len(self.design.columns), self.response.count, rows
         )
 
+    @property
+    def public(self) -> dict[str, Any]:
+        """What decides what the numbers of a row mean."""
+        times = {"entry": self.asked.entry, "exit": self.asked.exit}
+        return {**self.design.public, **self.response.public, "explained": self.explained} | times
+
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """Fix it for so many rows of each party; every refusal happens here."""
         facts = self.facts(sum(rows.values()))
@@ -243,6 +249,7 @@ def infer_files(config: InferConfig, owner: Owner | None = None) -> Inference:
         lambda rows: question.checked_plan(rows, terms),
         responses=question.read,
         owner=owner,
+        question=question.public,
     )
     study, response = done.study, question.response
     assert isinstance(study, Regression)

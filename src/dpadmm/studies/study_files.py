@@ -181,6 +181,7 @@ def run_files(
     responses: Callable[[Array], tuple[Array, Array]] | None = None,
     owner: Owner | None = None,
     details: Callable[[Plan], tuple[tuple[str, str], ...]] = lambda planned: (),
+    question: Mapping[str, Any] | None = None,
 ) -> StudyRun:
     """Do a study of the files of a configuration, charged to their ledgers.
 
@@ -197,6 +198,8 @@ def run_files(
         Who sits at a terminal, and alone is told what looks wrong with the rows.
     details
         What its statement says beside the guarantee.
+    question
+        As in :class:`~dpadmm.studies.study.StudyRows`.
     """
     _check_places(config)
     check_files(config, schema)
@@ -204,7 +207,11 @@ def run_files(
     names = [party.name for party in config.party] or sorted(accounts)
     counts = {name: accounts[name].dataset.rows for name in names if name in accounts}
     about = StudyRows(
-        config.ledgers, config.study.run_id, schema.sha256, Split(config.study.holdout)
+        config.ledgers,
+        config.study.run_id,
+        schema.sha256,
+        Split(config.study.holdout),
+        question or {},
     )
     parties: dict[str, Array] = {}
 
