@@ -191,13 +191,7 @@ class PublicFederation(Part):
         agreed = validated(
             AgreedRun, self.agreed_table(nothing), self.schema_file.parent, "the federation"
         )
-        run_id = str(agreed.run.run_id)
-        # Results are named after it.
-        if not re.fullmatch(NAME_PATTERN, run_id):
-            raise ParameterError(
-                "run_id under [run] must be 1 to 63 letters, digits, '.', '_' or '-', because "
-                f"results are named after it; got {run_id!r}: change it."
-            )
+        check_run_name(agreed)
         agreed.plan(self.schema_read)
         agreed.told(self.schema_read)
         return agreed
@@ -252,6 +246,17 @@ class PublicFederation(Part):
                 )
             (next_pins if following else pins)[name] = facts.fingerprint
         return PinTable(self.name, fingerprints(roots), pins, next_pins)
+
+
+def check_run_name(agreed: AgreedRun) -> None:
+    """Refuse a run_id that could name a file elsewhere, or one of the node's own."""
+    run_id = str(agreed.run.run_id)
+    # Results are named after it; the status of a node is in NAME.status.json.
+    if not re.fullmatch(NAME_PATTERN, run_id) or run_id.endswith(".status"):
+        raise ParameterError(
+            "run_id under [run] must be 1 to 63 letters, digits, '.', '_' or '-', and must not end "
+            f"with '.status', because results are named after it; got {run_id!r}: change it."
+        )
 
 
 def _place(address: str) -> tuple[str, int]:
@@ -327,7 +332,8 @@ def sign_requests(
     for path in requests:
         asked = read_request(path)
         federation.check_request(asked)
-        data = signed_request(path, authority, hosts=[federation.host(asked.name)], days=days)
+        hosts = [federation.host(asked.name)]
+        data = signed_request(path, authority, asked=asked, hosts=hosts, days=days)
         present = federation.certificate_file(asked.name)
         following = os.path.lexists(present)
         file = federation.certificate_file(asked.name, following=True) if following else present
