@@ -141,6 +141,10 @@ def test_a_plan_reads_nothing_and_spends_nothing(study, dpadmm, tmp_path):
     assert spent(tmp_path) == 0
     shown = dpadmm("infer", config, "--plan").stdout
     assert "Nothing was read or spent" in shown
+    told = " ".join(shown.split())
+    assert "where one row of one party is replaced" in told
+    assert "theorem: Gaussian releases compose exactly" in told
+    assert planned["privacy"]["epsilon"] <= 3.0
     assert max(map(len, shown.splitlines())) <= 80
 
 

@@ -120,7 +120,9 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
         expected_figures,
         plan_describe,
         relative_width,
+        split_detail,
     )
+    from dpadmm.studies.study import planned_privacy
     from dpadmm.studies.study_files import rows_to_plan, study_schema
 
     about = described(study_schema(config), config.wish)
@@ -133,7 +135,10 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
     planned = plan_describe(about, rows, terms)
     figures = expected_figures(about, planned)
     widths = [relative_width(about, figure) for figure in figures]
+    key = config.study.simulation_key
+    privacy = planned_privacy(planned, key, split_detail(planned))
     found |= {
+        "privacy": privacy.to_dict(),
         "split": budget_split(planned),
         "expected": [
             {**figure.to_dict(), "relative_width": width}
@@ -153,6 +158,7 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
     show_table("Expected intervals", ("figure", "of", "group", "width"), lines)
     if options.width is not None:
         say(f"{terms.epsilon:.4g}", "Smallest epsilon")
+    show_statement(privacy, verbose=options.verbose)
     say(
         "Widths are parts of what is possible at all (of 0 to 1, of the bounds, of -1 to 1), as if "
         "every column were spread evenly. Nothing was read or spent."

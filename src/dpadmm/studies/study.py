@@ -57,7 +57,7 @@ from dpadmm.problem.site import Site
 from dpadmm.run.charges import EvaluationTerms, WholePlan, charged, refuse_repeated
 from dpadmm.run.engine import Outcome
 from dpadmm.run.options import Split, Wish
-from dpadmm.run.plan import Plan, sums_of_all
+from dpadmm.run.plan import Plan, announced, sums_of_all
 from dpadmm.run.session import ORDER_NOT_COVERED, state_privacy, train
 from dpadmm.solvers.workspace import Workspace
 from dpadmm.version import NUMBERS_FORMAT, __version__
@@ -542,6 +542,14 @@ def run_study(
     )
     done = Sums(sums, np.array([float(planned.rounds)]))
     return StudyRun(planned, outcome, done, statement, run_id, about.schema_sha256)
+
+
+def planned_privacy(
+    planned: Plan, random_state: int | None, details: Sequence[tuple[str, str]] = ()
+) -> PrivacyStatement:
+    """What a study will guarantee, from public facts; nothing is read or spent."""
+    events = [tuple(chain(*each)) for each in announced(planned)]
+    return state_privacy(planned, events, study_noise(random_state), details=details)
 
 
 def smallest_epsilon(
