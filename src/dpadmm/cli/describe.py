@@ -148,6 +148,17 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
     if options.as_json:
         emit("describe", found)
         return
+    _show_expected(figures, widths)
+    if options.width is not None:
+        say(f"{terms.epsilon:.4g}", "Smallest epsilon")
+    show_statement(privacy, verbose=options.verbose)
+    say(
+        "Widths are parts of what is possible at all (of 0 to 1, of the bounds, of -1 to 1), as if "
+        "every column were spread evenly. Nothing was read or spent."
+    )
+
+
+def _show_expected(figures: Sequence[StudyFigure], widths: Sequence[float]) -> None:
     shown = {
         (figure.kind, figure.column, figure.group or ""): each
         for figure, each in zip(figures, widths, strict=True)
@@ -156,13 +167,6 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
         (*key, "says nothing" if each >= 1 else f"{100 * each:.3g}%") for key, each in shown.items()
     ]
     show_table("Expected intervals", ("figure", "of", "group", "width"), lines)
-    if options.width is not None:
-        say(f"{terms.epsilon:.4g}", "Smallest epsilon")
-    show_statement(privacy, verbose=options.verbose)
-    say(
-        "Widths are parts of what is possible at all (of 0 to 1, of the bounds, of -1 to 1), as if "
-        "every column were spread evenly. Nothing was read or spent."
-    )
 
 
 def _show(figures: Sequence[StudyFigure]) -> None:

@@ -548,8 +548,8 @@ def planned_privacy(
     planned: Plan, random_state: int | None, details: Sequence[tuple[str, str]] = ()
 ) -> PrivacyStatement:
     """What a study will guarantee, from public facts; nothing is read or spent."""
-    events = [tuple(chain(*each)) for each in announced(planned)]
-    return state_privacy(planned, events, study_noise(random_state), details=details)
+    noise = study_noise(random_state)
+    return state_privacy(planned, announced(planned), noise, details=details)
 
 
 def smallest_epsilon(

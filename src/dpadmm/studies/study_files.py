@@ -234,7 +234,7 @@ def run_files(
 
     def read() -> list[tuple[Array, Array]]:
         found = parties or read_parties_rows(config, schema)
-        _check_counts(found, counts)
+        check_counts(found, counts)
         split = responses or (lambda rows: (rows, np.zeros((len(rows), 1))))
         return [split(found[name]) for name in planned.site.names]
 
@@ -262,7 +262,7 @@ def read_parties_rows(config: StudyConfig, schema: Schema) -> dict[str, Array]:
             for party in config.party
         }
     declared = {party.name: party.rows for party in config.party if party.rows is not None}
-    _check_counts(found, declared)
+    check_counts(found, declared)
     for name, rows in found.items():
         if not len(rows):
             raise DataError(f"party {name!r} must have at least one row; its file has none")
@@ -271,7 +271,8 @@ def read_parties_rows(config: StudyConfig, schema: Schema) -> dict[str, Array]:
     return found
 
 
-def _check_counts(found: Mapping[str, Array], declared: Mapping[str, int]) -> None:
+def check_counts(found: Mapping[str, Array], declared: Mapping[str, int]) -> None:
+    """Refuse rows of a party that are not as many as are declared, a public number."""
     for name, count in declared.items():
         if name not in found or len(found[name]) != count:
             raise DataError(
