@@ -20,14 +20,13 @@ from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm, Budget, GraphState, Settings
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.data.named import load
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site, build_topology
-from dpadmm.run.engine import InProcess, run
+from dpadmm.run.engine import InProcess, MemoryLedger, run
 from dpadmm.solvers.workspace import FACTOR_LIMIT, Workspace
 
 _ROUNDS = 50

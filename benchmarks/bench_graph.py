@@ -11,12 +11,11 @@ from scipy.optimize import minimize
 from benchmarks.bench_core import Row, adult_like, seconds, split
 from dpadmm.algorithms import get_algorithm
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site, build_topology
-from dpadmm.run.engine import InProcess, Outcome, run
+from dpadmm.run.engine import InProcess, MemoryLedger, Outcome, run
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
 from dpadmm.run.session import train

@@ -38,7 +38,7 @@ from benchmarks.bench_federation import (
     shared_run,
 )
 from benchmarks.federated_peer import rows_of
-from dpadmm.data.party_rows import encode_party
+from dpadmm.data.tables import encode_party
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.run.options import TrainingParameters

@@ -790,3 +790,39 @@ def test_a_search_on_private_rows_is_warned_of_once_and_whatever_the_rows_are(da
 def test_a_million_rounds_are_refused_before_a_row_is_read(data):
     with pytest.raises(ParameterError, match="rounds must be at most 10000, since every round"):
         classifier(rounds=1_000_000).fit(*data)
+
+
+def test_a_notebook_shows_the_statement_and_the_figures(data):
+    X, y = data
+    model = FederatedClassifier(
+        epsilon=5.0, delta=1e-3, n_parties=3, random_state=0, rounds=5, holdout=0.3, data_norm=5.0
+    ).fit(X, y)
+    shown = model.privacy_._repr_html_()
+    for heading, _ in model.privacy_.lines():
+        assert f">{heading}</th>" in shown
+    for figure in model.quality_.evaluation().estimates:
+        assert f">{figure.name}</th>" in model.quality_._repr_html_()
+
+
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_error_bars_of_weights_are_the_spread_over_seeds(noise):
+    X = np.zeros((300, 4))
+    y = np.arange(300) % 2
+    fits = [
+        ADMMClassifier(
+            "dp-gd", epsilon=1.0, delta=1e-3, n_parties=3, random_state=seed, rounds=12,
+            data_norm=2.0, noise=noise, algorithm_options={"center": "off"},
+        ).fit(X, y, classes=[0, 1])
+        for seed in range(40)
+    ]  # fmt: skip
+    spread = np.std([fit.coef_ for fit in fits])
+    # 160 numbers say their spread to 6%.
+    assert fits[0].coef_noise_ == pytest.approx(spread, rel=0.25)
+    assert fits[0].coef_noise_.shape == fits[0].coef_.shape
+
+
+def test_error_bars_of_weights_are_not_known_of_a_model_that_was_read(data, tmp_path):
+    X, y = data
+    model = FederatedClassifier(epsilon=5.0, delta=1e-3, n_parties=3, random_state=0, rounds=5)
+    save_model(tmp_path / "my.model", model.fit(X, y))
+    assert load_model(tmp_path / "my.model").to_estimator().coef_noise_ is None

@@ -16,7 +16,7 @@ from tools.lowest import lowest
 
 import dpadmm
 from dpadmm.data.named import load
-from dpadmm.data.party_rows import list_parts
+from dpadmm.data.parts import list_parts
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import DataError, ParameterError
 from dpadmm.experiments.jobs import Store, compute

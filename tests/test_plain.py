@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from dpadmm.plain import Delta, Epsilon, canonical_json, json_data, json_number, number_of
+from dpadmm.plain import (
+    Delta,
+    Epsilon,
+    canonical_json,
+    html_table,
+    json_data,
+    json_number,
+    number_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -54,3 +62,12 @@ def test_canonical_json_does_not_depend_on_how_it_was_written():
     assert canonical_json(json.loads(json.dumps({"a": "\u00e9", "b": [1, 2.0]}, indent=3))) == text
     with pytest.raises(ValueError, match="JSON compliant"):
         canonical_json(math.nan)
+
+
+def test_a_table_for_notebooks_escapes_every_text():
+    shown = html_table([("<b>", "a & b"), ("x", 3)], columns=("<i>", "\x1b"), headline="<script>")
+    assert "<script>" not in shown
+    assert "&lt;b&gt;" in shown
+    assert "a &amp; b" in shown
+    assert "\\x1b" in shown
+    assert shown.count("<tr>") == 3

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 import sys
 
-
-def main() -> None:
-    """Run the command line of :mod:`dpadmm.cli`."""
-    try:
-        from dpadmm.cli import main as run
-
-        run()
-    except KeyboardInterrupt:
-        print("dpadmm: stopped.", file=sys.stderr)  # noqa: T201  what prints may not be loaded yet
-        sys.exit(130)
+try:
+    from dpadmm.cli import main
+except KeyboardInterrupt:
+    print("dpadmm: stopped.", file=sys.stderr)  # noqa: T201  what prints may not be loaded yet
+    sys.exit(130)
 
 
 if __name__ == "__main__":

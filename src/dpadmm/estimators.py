@@ -128,6 +128,8 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         Names of the parties, in the order of ``node_coef_``.
     privacy_
         The statement: epsilon really spent, per party and per round, theorem, adversary.
+    coef_noise_
+        Error bars of ``coef_`` for noise alone, where they are known.
     history_
         Disagreement and change per round, functions of the messages.
     penalty_
@@ -323,6 +325,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         session.conclude(
             outcome, judged, classes=labels, parties=names, **self._preparation.scale
         ).give_to(self)
+        self._planned = planned
         return self
 
     def _wish(self) -> Wish:
@@ -397,6 +400,20 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def rounds_(self) -> int:
         """How many rounds it ran."""
         return len(self.history_["change"])
+
+    @property
+    def coef_noise_(self) -> Array | None:
+        """The standard error that noise gives each of ``coef_``, from rounds that learn nothing.
+
+        It is worked out when it is asked for, from public facts. None where it is not known: after
+        loading, and for algorithms that draw batches of rows or change labels.
+        """
+        from dpadmm.run.session import noise_error
+
+        check_is_fitted(self)
+        planned = getattr(self, "_planned", None)
+        error = None if planned is None else noise_error(planned, self.output)
+        return None if error is None else np.full_like(self.coef_, error / float(self.data_norm))
 
     @property
     def loss_(self) -> str:

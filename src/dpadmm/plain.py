@@ -1,10 +1,11 @@
-"""Plain values: one form for numbers, text and JSON, and text from others made safe to show."""
+"""Plain values: one form for numbers, text and JSON, and text made safe to show, also as HTML."""
 
 from __future__ import annotations
 
+import html
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Annotated, Any, Final
 
 import numpy as np
@@ -147,3 +148,34 @@ def visible(text: str, *, longest: int = LONGEST_TEXT, keep: str = "") -> str:
         for letter in text[: longest + 1]
     )
     return shown if len(shown) <= longest else shown[: longest - 3] + "..."
+
+
+_LONGEST_CELL: Final = 10_000
+_LEFT: Final = ' style="text-align:left;vertical-align:top"'
+
+
+def html_table(
+    rows: Iterable[Iterable[object]], *, columns: Iterable[str] = (), headline: str = ""
+) -> str:
+    """A table for notebooks, every text escaped; the first cell of a row is its heading.
+
+    Parameters
+    ----------
+    rows
+        Cells, which are shown as text.
+    columns
+        Headings of the columns.
+    headline
+        What stands above.
+    """
+
+    def cells(texts: Iterable[object], first: str, others: str) -> str:
+        told = [html.escape(visible(str(text), longest=_LONGEST_CELL)) for text in texts]
+        kinds = [first, *[others] * (len(told) - 1)]
+        pairs = zip(kinds, told, strict=True)
+        return f"<tr>{''.join(f'<{kind}{_LEFT}>{text}</{kind}>' for kind, text in pairs)}</tr>"
+
+    head, named = html.escape(visible(headline, longest=_LONGEST_CELL)), tuple(columns)
+    lines = [cells(named, "th", "th")] if named else []
+    lines += [cells(row, "th", "td") for row in rows]
+    return (f"<p><b>{head}</b></p>" if head else "") + f"<table>{''.join(lines)}</table>"

@@ -12,7 +12,6 @@ from tests.helpers.row_parts import parted_shard
 from dpadmm import ADMMClassifier
 from dpadmm.audit.witness import SilentNoise
 from dpadmm.errors import ParameterError
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.centring import (
@@ -25,7 +24,7 @@ from dpadmm.problem.centring import (
 )
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Shard
-from dpadmm.run.engine import Checkpoint, InProcess, run
+from dpadmm.run.engine import Checkpoint, InProcess, MemoryLedger, run
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.session import train

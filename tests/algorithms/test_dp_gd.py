@@ -14,14 +14,13 @@ from dpadmm import ADMMClassifier
 from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.audit.witness import SilentNoise
 from dpadmm.errors import ParameterError
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianRelease, SharedGaussian
 from dpadmm.privacy.mechanisms import release_covered
 from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Shard, summation_error
-from dpadmm.run.engine import Exchange, run
+from dpadmm.run.engine import Exchange, MemoryLedger, run
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.session import train

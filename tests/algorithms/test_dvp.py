@@ -20,8 +20,8 @@ from tests.helpers.private_runs import (
     unit_exponential,
 )
 
+from dpadmm.algorithms.base import OptimumWarning
 from dpadmm.algorithms.dvp import DVP
-from dpadmm.algorithms.schedules import OptimumWarning
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import InexactSolve, PureRelease

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from tests.helpers.private_runs import Silence, configure, messages_of, parties_of, site_of
 
-from dpadmm.algorithms.schedules import as_course, first_value, grown, over_rounds
+from dpadmm.algorithms.base import as_course, first_value, grown, over_rounds
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.options import TrainingParameters

@@ -9,14 +9,13 @@ from dpadmm.algorithms.base import Budget, Settings
 from dpadmm.algorithms.ps_admm import PSADMM
 from dpadmm.algorithms.scas_admm import SCASADMM, smoothness
 from dpadmm.errors import ExchangeError, ParameterError
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Composed, GaussianRelease, Repeated, SubsampledGaussian
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site, build_topology
-from dpadmm.run.engine import InProcess, run
+from dpadmm.run.engine import InProcess, MemoryLedger, run
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
 from dpadmm.run.session import state_privacy, train

@@ -10,10 +10,8 @@ import pytest
 from tests.helpers import oracles
 
 from dpadmm.algorithms import get_algorithm
-from dpadmm.algorithms.base import Budget, Settings, graph_convexity
-from dpadmm.algorithms.schedules import OptimumWarning
+from dpadmm.algorithms.base import Budget, OptimumWarning, Settings, graph_convexity
 from dpadmm.errors import ParameterError
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Composed, GaussianRelease, InexactSolve, PostProcessing
 from dpadmm.privacy.figures import AtMost
@@ -22,7 +20,7 @@ from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site, build_topology
-from dpadmm.run.engine import InProcess, run
+from dpadmm.run.engine import InProcess, MemoryLedger, run
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.session import state_privacy, train

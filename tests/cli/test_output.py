@@ -102,15 +102,31 @@ def test_ctrl_c_is_answered_before_a_command_has_begun(monkeypatch, capsys, as_j
     assert (json.loads(told.out)["command"] if as_json else told.out) == "first" * as_json
 
 
-def test_ctrl_c_is_answered_while_the_command_line_loads(monkeypatch, capsys):
-    def load() -> None:
+def test_ctrl_c_is_answered_before_the_command_line_has_begun(monkeypatch, capsys):
+    def load(args: list[str]) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dpadmm.cli.main", load)
+    monkeypatch.setattr("dpadmm.cli.app", load)
     with pytest.raises(SystemExit) as ended:
-        main()
+        main(["train"])
     assert ended.value.code == 130
     assert capsys.readouterr().err == "dpadmm: stopped.\n"
+
+
+def test_ctrl_c_is_answered_while_the_command_line_loads():
+    program = """
+import sys
+
+class Stop:
+    def find_spec(self, name, path=None, target=None):
+        if name == "dpadmm.cli":
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Stop())
+import dpadmm.__main__
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (130, "dpadmm: stopped.\n")
 
 
 def test_words_break_between_words_on_a_terminal_and_nowhere_in_a_file(monkeypatch):
@@ -148,10 +164,9 @@ def test_help_opens_with_an_example():
     def commands(group, path):
         for name in group.list_commands(None):
             command = group.get_command(typer.Context(group), name)
+            yield f"{path} {name}", command.help + "\n\n"
             if isinstance(command, TyperGroup):
                 yield from commands(command, f"{path} {name}")
-            else:
-                yield f"{path} {name}", command.help
 
     for words, text in commands(typer.main.get_command(app), "dpadmm"):
         _, example, *_ = text.split("\n\n", 2)

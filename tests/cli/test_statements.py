@@ -16,8 +16,7 @@ from dpadmm.cli.status import status_table
 from dpadmm.experiments.comparison_pages import epsilon_words
 from dpadmm.experiments.meaning import Shown, bound_of, meaning_of
 from dpadmm.federation.status import NodeStatus
-from dpadmm.privacy.accountant import Guarantee
-from dpadmm.privacy.composition import Odds
+from dpadmm.privacy.accountant import Guarantee, Odds
 from dpadmm.privacy.figures import AtMost
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report.document import Table, cell_text

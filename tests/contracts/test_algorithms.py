@@ -13,7 +13,6 @@ from tests.helpers import oracles
 from dpadmm.algorithms import HISTOGRAM, REGISTRY, algorithm_names, get_algorithm, reviewed
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
 from dpadmm.errors import ParameterError
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
@@ -21,7 +20,7 @@ from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site, build_topology
-from dpadmm.run.engine import InProcess, run
+from dpadmm.run.engine import InProcess, MemoryLedger, run
 from dpadmm.solvers.workspace import Workspace
 
 COUNTS = (14, 25, 9, 40)

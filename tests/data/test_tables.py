@@ -560,3 +560,11 @@ def test_memory_does_not_grow_with_the_file(tmp_path, kind):
         )
         most.append(int(found.stdout))
     assert most[1] < 1.5 * most[0]
+
+
+def test_a_polars_frame_is_read_as_the_arrow_table_that_it_is():
+    polars = pytest.importorskip("polars")
+    table = pa.table({"u": [2.0, None, 9.0], "k": ["p", "q,r", None], "y": ["no", "yes", "no"]})
+    expected, found = encode(table, SCHEMA), encode(polars.from_arrow(table), SCHEMA)
+    assert np.array_equal(found.rows, expected.rows)
+    assert np.array_equal(found.labels, expected.labels)

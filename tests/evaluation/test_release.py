@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from dpadmm.errors import ParameterError
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianRelease, SharedGaussian
 from dpadmm.privacy.noise import SimulatedNoise, secure_noise
@@ -19,6 +18,7 @@ from dpadmm.run.charges import (
     plan_whole,
     shared_budgets,
 )
+from dpadmm.run.engine import MemoryLedger
 from dpadmm.run.options import Split, TrainingParameters, Wish
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.session import release_histogram, state_whole

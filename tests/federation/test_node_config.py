@@ -23,13 +23,12 @@ from dpadmm.federation.config import AgreedRun, load_agreed_run, load_node_confi
 from dpadmm.federation.recovery import Decision, View
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.federation.transport.store import MessageFile
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import GaussianObjectivePerturbation, PostProcessing
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.config import validated
-from dpadmm.run.engine import Exchange, RunEnded, run
+from dpadmm.run.engine import Exchange, MemoryLedger, RunEnded, run
 from dpadmm.run.files import file_schema, read_party
 from dpadmm.run.plan import announced
 from dpadmm.solvers.workspace import Workspace

@@ -17,7 +17,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.wards import POLYNOMIAL_SCHEMA, SCHEMA
 
-from dpadmm.data.party_rows import encode_party
+from dpadmm.data.tables import encode_party
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.report.html import render
 from dpadmm.report.run import run_report

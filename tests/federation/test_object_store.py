@@ -17,7 +17,7 @@ pytest.importorskip("moto.server", reason="moto is not installed (pip install 'm
 from tests.helpers.clusters import LocalCluster, ward_table, write_parts
 from tests.helpers.federation_net import Federation, free_ports
 
-from dpadmm.data.party_rows import list_parts
+from dpadmm.data.parts import list_parts
 from dpadmm.data.schema import load_schema
 from dpadmm.errors import DataError
 from dpadmm.ledger.sqlite import SQLiteLedger

@@ -15,8 +15,8 @@ import zenoh
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
-from dpadmm.data.party_rows import encode_party
 from dpadmm.data.schema import Schema
+from dpadmm.data.tables import encode_party
 from dpadmm.federation.agreement import AGREEMENT_TOPIC, Consents
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.identity import describe, make_authority, make_certificate

@@ -4,12 +4,11 @@ import numpy as np
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.algorithms.base import Budget, Settings
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site, build_topology
-from dpadmm.run.engine import InProcess, run
+from dpadmm.run.engine import InProcess, MemoryLedger, run
 from dpadmm.solvers.workspace import Workspace
 from tests.helpers import oracles
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from dpadmm.errors import BudgetError, ParameterError
 from dpadmm.ledger.filters import Policy, affordable, best_order
 from dpadmm.privacy.accountant import delta_spent, epsilon_spent
-from dpadmm.privacy.composition import renyi_to_epsilon
-from dpadmm.privacy.curves import rdp
+from dpadmm.privacy.curves import rdp, renyi_to_epsilon
 from dpadmm.privacy.events import (
     NON_PRIVATE,
     Composed,

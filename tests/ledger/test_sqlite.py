@@ -22,11 +22,12 @@ from tests.helpers.edited_ledgers import edit, edit_and_mend
 
 from dpadmm.errors import BudgetError, LedgerError, ParameterError
 from dpadmm.ledger.balance import Account, RowRange, recompute
-from dpadmm.ledger.base import ChargedData, Entry, MemoryLedger
+from dpadmm.ledger.base import ChargedData, Entry
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.events import NON_PRIVATE, GaussianRelease, PureRelease, SharedGaussian
+from dpadmm.run.engine import MemoryLedger
 
 SOURCE = Path(__file__).parents[2] / "src"
 DATASET = ChargedData("adult", "hospital", 1000, "abc")

@@ -137,7 +137,7 @@ def test_different_pure_releases_agree_with_exact_enumeration():
 
 def test_the_numerical_composition_of_gaussians_is_close_to_exact_and_above():
     """A mixture whose pure part is negligible: the privacy-loss path must give the Gaussian's."""
-    from dpadmm.privacy.composition import PrivacyLoss
+    from dpadmm.privacy.curves import PrivacyLoss
 
     for mu in (0.05, 0.3, 2.0):
         event = GaussianRelease(mu, 1.0)
@@ -441,8 +441,7 @@ def test_mu_is_infinite_without_noise_and_none_of_other_releases():
 @pytest.mark.parametrize("rows", [1, 2])
 def test_no_mass_is_lost_in_a_numerical_composition(events, rows):
     """Tails so large that they show: what is cut off counts as an infinite loss."""
-    from dpadmm.privacy.composition import PrivacyLoss
-    from dpadmm.privacy.curves import loss_masses
+    from dpadmm.privacy.curves import PrivacyLoss, loss_masses
 
     bound = PrivacyLoss(events, rows, 0.2)
     number = sum(count for _, count in events)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from dpadmm.algorithms import schedules
+from dpadmm.algorithms import pr_admm
 from dpadmm.privacy.accountant import epsilon_spent
 from dpadmm.privacy.calibration import (
     InfeasibleBudgetError,
@@ -152,7 +152,7 @@ def test_public_norm_factor_bounds_random_rows(radius, angle, other, length, len
 @settings(max_examples=60, deadline=None)
 @given(budgets, deltas, st.floats(0.3, 1), st.integers(1, 40), st.integers(1, 3))
 def test_gaussian_calibration_meets_the_budget(epsilon, delta, decay, rounds, rows):
-    ratios = schedules.periodic(rounds, decay, 3)
+    ratios = pr_admm.periodic(rounds, decay, 3)
     sigma = float(gaussian_sigma(epsilon, delta, 0.01, ratios, rows_per_person=rows))
     events = [GaussianRelease(0.01, sigma * math.sqrt(ratio)) for ratio in ratios]
     assert_calibrated(spent(events, delta, rows_per_person=rows), epsilon)
@@ -245,7 +245,7 @@ def test_exponential_rate_is_the_third_lemma():
     st.integers(1, 2),
 )
 def test_objective_calibration_meets_the_budget(epsilon, delta, kappa, rounds, inexact, rows):
-    ratios = schedules.periodic(rounds, 0.9)
+    ratios = pr_admm.periodic(rounds, 0.9)
     sigma = float(
         objective_sigma(
             epsilon, delta, 0.01, kappa, ratios, inexact_mu=inexact, rows_per_person=rows

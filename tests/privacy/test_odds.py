@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import norm
 
-from dpadmm.privacy.composition import Odds, attacker_odds
+from dpadmm.privacy.accountant import Odds, attacker_odds
 from dpadmm.privacy.gaussian import gaussian_epsilon
 
 

@@ -17,9 +17,11 @@ from scipy.special import ndtri
 from dpadmm.errors import ParameterError
 from dpadmm.ledger.filters import Policy
 from dpadmm.privacy.accountant import (
+    Odds,
     _ladder,
     _renyi,
     _split,
+    attacker_odds,
     delta_spent,
     epsilon_spent,
     joint_label_delta,
@@ -33,22 +35,18 @@ from dpadmm.privacy.calibration import (
     objective_sigma,
     pure_level,
 )
-from dpadmm.privacy.composition import (
+from dpadmm.privacy.curves import (
     Basic,
     ExactGaussian,
-    Odds,
     OptimalPure,
     PrivacyLoss,
-    attacker_odds,
-    renyi_to_delta,
-    renyi_to_epsilon,
-)
-from dpadmm.privacy.curves import (
     gaussian_mu_squared,
     group_sampling_rate,
     loss_masses,
     objective_jacobian_rdp,
     rdp,
+    renyi_to_delta,
+    renyi_to_epsilon,
 )
 from dpadmm.privacy.events import (
     GaussianObjectivePerturbation,

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from tests.helpers.clusters import ward_table, write_parts
 
-from dpadmm.data.party_rows import list_parts
+from dpadmm.data.parts import list_parts
 from dpadmm.data.schema import load_schema
 from dpadmm.errors import DataError, ParameterError, PreflightStop
 from dpadmm.ledger.base import ChargedData

@@ -10,14 +10,14 @@ from dpadmm.algorithms.admm import ADMM
 from dpadmm.algorithms.base import Algorithm, Settings
 from dpadmm.algorithms.consensus_admm import ConsensusADMM
 from dpadmm.errors import ConvergenceError, DataError, ExchangeError, ParameterError
-from dpadmm.ledger.base import Ledger, MemoryLedger
+from dpadmm.ledger.base import Ledger
 from dpadmm.privacy.events import NON_PRIVATE, NonPrivate, PostProcessing, event_from_dict
 from dpadmm.privacy.mechanisms import Released, release_unprotected
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import LOSSES, get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site, build_topology
-from dpadmm.run.engine import Checkpoint, Exchange, InProcess, run
+from dpadmm.run.engine import Checkpoint, Exchange, InProcess, MemoryLedger, run
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
 from dpadmm.solvers.workspace import Workspace

@@ -15,9 +15,8 @@ import pytest
 from tests.helpers.wards import FOURIER_SCHEMA
 
 from dpadmm import ADMMClassifier
-from dpadmm.data.party_rows import encode_by_party, encode_party
 from dpadmm.data.schema import Schema, load_schema
-from dpadmm.data.tables import encode
+from dpadmm.data.tables import encode, encode_by_party, encode_party
 from dpadmm.errors import DataError, ParameterError
 from dpadmm.problem.rows import Shard, label_signs
 from dpadmm.report.html import render

@@ -15,8 +15,9 @@ pytest.importorskip("distributed", reason="the extra 'dask' is not installed")
 
 from tests.helpers.clusters import LocalCluster, ward_table, write_parts
 
-from dpadmm.data.party_rows import encode_party, list_parts
+from dpadmm.data.parts import list_parts
 from dpadmm.data.schema import Schema
+from dpadmm.data.tables import encode_party
 from dpadmm.errors import ClusterError, DataError, ParameterError
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import RowBlock, Shard, label_signs

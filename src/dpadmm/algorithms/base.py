@@ -7,23 +7,29 @@ and therefore public: after a crash a node rebuilds it from the stored messages.
 between rounds.
 
 **Objective release.** The public description of one release by objective perturbation.
+
+**Input forms.** A *course* is a number, a list with one number for each round, or a table with
+either for every party: alpha_p(t) of DVP, alpha_i(k) and eta_i(k) of R-ADMM, alpha_i(t) and
+eta_i(t) of M-ADMM. A *start* is the public y_i^0, which every neighbour knows: a number, a list
+with one for each feature, or ``{"seed": 1, "spread": 0.5}`` for a separate normal vector for every
+party.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Final, NamedTuple, Self, final
+from typing import Annotated, Any, ClassVar, Final, NamedTuple, Self, TypeAlias, final
 
 import numpy as np
 from numpy.typing import ArrayLike
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from scipy.special import gammainccinv
 
-from dpadmm.algorithms.schedules import Course, StartOption, starts
-from dpadmm.errors import ParameterError, unknown_name
+from dpadmm.errors import ParameterError, positive_number, unknown_name
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import gaussian_sigma
 from dpadmm.privacy.events import Event
@@ -94,6 +100,92 @@ class ObjectiveRelease:
             return workspace.argmin(self.linear + drawn, self.perturbation.convexity, solved_to)
 
         return release_objective(solve, self.perturbation, site.shape, site.index, noise, t)
+
+
+Numbers: TypeAlias = float | tuple[float, ...]
+Course: TypeAlias = Numbers | dict[str, Numbers]
+
+_WORDS = "a positive number, a list with one for each round, or a table of either for every party"
+
+
+class OptimumWarning(UserWarning):
+    """The run converges to another point than the optimum of the pooled objective."""
+
+
+def as_course(parameter: str, value: Any) -> Course:
+    """Return the value as plain data with positive finite numbers, or refuse."""
+    if isinstance(value, Mapping) and value:
+        return {
+            str(name): _numbers(f"{parameter} of party {name}", each)
+            for name, each in value.items()
+        }
+    return _numbers(parameter, value)
+
+
+def _numbers(parameter: str, value: Any) -> Numbers:
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    if isinstance(value, list | tuple) and value:
+        return tuple(
+            positive_number(f"number {place} of {parameter}", each)
+            for place, each in enumerate(value, start=1)
+        )
+    try:
+        return positive_number(parameter, value)
+    except ParameterError:
+        raise ParameterError(f"{parameter} must be {_WORDS}; got {value!r}.") from None
+
+
+#: The type of an option that is a course; None leaves it to the algorithm.
+CourseOption = Annotated[
+    Any,
+    BeforeValidator(
+        lambda value, info: value if value is None else as_course(info.field_name, value)
+    ),
+]
+
+
+def _as_start(value: Any) -> Any:
+    """Return a number, a tuple of numbers, or seed and spread, or refuse."""
+    numbers = value.tolist() if isinstance(value, np.ndarray) else value
+    if isinstance(numbers, Mapping):
+        if set(numbers) != {"seed", "spread"} or not isinstance(numbers["seed"], int):
+            raise ParameterError(
+                "start must have a whole number as seed and a positive number as spread where it "
+                f"is a table; got {value!r}."
+            )
+        spread = positive_number("spread of start", numbers["spread"])
+        return {"seed": abs(numbers["seed"]), "spread": spread}
+    every = list(numbers) if isinstance(numbers, list | tuple) else [numbers]
+    plain = all(isinstance(each, int | float) and not isinstance(each, bool) for each in every)
+    if not every or not plain or not np.isfinite(np.array(every, dtype=np.float64)).all():
+        raise ParameterError(
+            "start must be a finite number, a list with one for each feature, or a table of seed "
+            f"and spread; got {value!r}."
+        )
+    return tuple(map(float, every)) if isinstance(numbers, list | tuple) else float(numbers)
+
+
+#: The type of the option ``start``.
+StartOption = Annotated[Any, BeforeValidator(_as_start)]
+
+
+def starts(start: Any, site: Site) -> float | Array:
+    """y^0 of each party, or one y^0 to broadcast to all parties."""
+    if isinstance(start, float):
+        return start
+    if isinstance(start, tuple):
+        if len(start) != site.features:
+            raise ParameterError(
+                f"start must have one number for each of the {site.features} features, the "
+                f"intercept included; got {len(start)}."
+            )
+        return np.array(start)
+    drawn = [
+        np.random.default_rng([start["seed"], party]).normal(size=site.features)
+        for party in range(site.parties)
+    ]
+    return start["spread"] * np.array(drawn)
 
 
 class Options(BaseModel):
@@ -484,3 +576,98 @@ def graph_absorb(
     heard = site.neighbour_sum(inbox)
     dual = state.dual + penalty * (site.per_node(site.degree) * message - heard)
     return GraphState(message, heard, dual)
+
+
+def penalty_growth(initial: float, growth: float, rounds: int) -> Array:
+    """eta_t = initial growth^(t - 1), with growth >= 1."""
+    if not 0 < initial < np.inf:
+        raise ValueError(f"initial must be a positive finite number; got {initial!r}")
+    if not 1 <= growth < np.inf:
+        raise ValueError(f"growth must be a finite number of at least 1; got {growth!r}")
+    with np.errstate(over="ignore"):
+        penalties: Array = initial * np.power(float(growth), np.arange(rounds))
+    if not np.isfinite(penalties[-1]):
+        raise ValueError(f"growth must keep the penalty finite for {rounds} rounds; got {growth!r}")
+    return penalties
+
+
+def over_rounds(
+    parameter: str, course: Course, site: Site, rounds: int, unit: str = "round"
+) -> Array:
+    """One number for each round and party, ``(rounds, parties)``; local parties come first.
+
+    ``unit`` names what the parameter counts, if not rounds.
+    """
+
+    def column(numbers: Numbers, whose: str = "") -> Array:
+        if isinstance(numbers, float):
+            return np.full(rounds, numbers)
+        if len(numbers) != rounds:
+            raise ParameterError(
+                f"{parameter}{whose} must have one number for each of the {rounds} {unit}s; "
+                f"got {len(numbers)}."
+            )
+        return np.array(numbers)
+
+    if not isinstance(course, dict):
+        return np.repeat(column(course)[:, None], site.parties, axis=1)
+    # A party alone does not know the other names; whoever made its plan has checked them.
+    if len(site.names) == site.parties:
+        for name in course:
+            if name not in site.names:
+                raise unknown_name(f"{parameter}'s parties", name, site.names)
+    for name in site.names:
+        if name not in course:
+            raise ParameterError(
+                f"{parameter} must have an entry for every party; {name} has none."
+            )
+    if len(course) != site.parties:
+        raise ParameterError(
+            f"{parameter} must have one entry for each of the {site.parties} parties; "
+            f"got {len(course)}."
+        )
+    order = [*site.names, *(name for name in course if name not in site.names)]
+    return np.stack([column(course[name], f" of party {name}") for name in order], axis=1)
+
+
+def first_value(course: Course) -> float:
+    """One number to show: that of the first round, averaged over parties."""
+    if isinstance(course, dict):
+        return float(np.mean([first_value(numbers) for numbers in course.values()]))
+    return course if isinstance(course, float) else course[0]
+
+
+def grown(
+    course: Course, growth: float, site: Site, rounds: int, unit: str = "round", *, chosen: bool
+) -> Array:
+    """Penalties of each round and party, as listed, or growing from round to round.
+
+    ``chosen`` means that the user set the growth, which contradicts a list.
+    """
+    penalties = over_rounds("penalty", course, site, rounds, unit)
+    every = course.values() if isinstance(course, dict) else [course]
+    if all(isinstance(numbers, float) for numbers in every):
+        return penalties * penalty_growth(1.0, growth, rounds)[:, None]
+    if chosen and growth != 1:
+        raise ParameterError(
+            f"penalty_growth must be left out if penalty lists every {unit}; got {growth:g}."
+        )
+    return penalties
+
+
+def check_common(name: str, penalties: Array, *, published: bool) -> None:
+    r"""Refuse penalties that differ between parties; in a published calibration warn.
+
+    With a dual step of :math:`\eta_i` the duals satisfy :math:`\sum_i\alpha_i/\eta_i = 0`, and a
+    fixed point is the optimum of :math:`\sum_i f_i/\eta_i`.
+    """
+    if (penalties == penalties[:, :1]).all():
+        return
+    words = (
+        f"the penalties of the parties differ: {name!r} then converges to the optimum of "
+        "sum_i f_i / penalty_i, not to that of the pooled objective. Use one penalty for all "
+        "parties, or 'm-admm', whose dual step is common."
+    )
+    if not published:
+        raise ParameterError(f"{words} Only calibration='published' runs it, as the paper does.")
+    warnings.warn(words, OptimumWarning, stacklevel=3)

@@ -34,7 +34,15 @@ from typing import ClassVar, Literal, Self, final
 import numpy as np
 from pydantic import Field
 
-from dpadmm.algorithms.base import GraphOptions, Options, Settings, graph_convexity
+from dpadmm.algorithms.base import (
+    CourseOption,
+    GraphOptions,
+    Options,
+    Settings,
+    check_common,
+    graph_convexity,
+    over_rounds,
+)
 from dpadmm.algorithms.objective import (
     PerturbedADMM,
     check_noise,
@@ -46,7 +54,6 @@ from dpadmm.algorithms.objective import (
     release_level,
     site_kappa,
 )
-from dpadmm.algorithms.schedules import CourseOption, check_common, over_rounds
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import exponential_rate
 from dpadmm.privacy.figures import AtMost

@@ -36,7 +36,16 @@ from typing import ClassVar, Final, Literal, Self, final
 import numpy as np
 from pydantic import Field
 
-from dpadmm.algorithms.base import Budget, GraphOptions, Options, Settings, graph_convexity
+from dpadmm.algorithms.base import (
+    Budget,
+    CourseOption,
+    GraphOptions,
+    Options,
+    Settings,
+    graph_convexity,
+    grown,
+    over_rounds,
+)
 from dpadmm.algorithms.objective import (
     PerturbedADMM,
     check_noise,
@@ -47,7 +56,6 @@ from dpadmm.algorithms.objective import (
     plan_objective,
     site_kappa,
 )
-from dpadmm.algorithms.schedules import CourseOption, grown, over_rounds
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import InfeasibleBudgetError

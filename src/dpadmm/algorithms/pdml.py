@@ -49,7 +49,7 @@ from dpadmm.algorithms.base import (
     graph_init,
     graph_linear,
 )
-from dpadmm.algorithms.schedules import geometric
+from dpadmm.algorithms.pr_admm import periodic
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.accountant import epsilon_spent, joint_label_guarantee, network_guarantee
@@ -170,7 +170,7 @@ class PDML(Algorithm):
             )
             for slope in (site.loss.slope_bound, flip / 2)
         )
-        ratios = geometric(settings.rounds, options.decay)
+        ratios = periodic(settings.rounds, options.decay)
         first = (
             np.full(len(site.index), options.initial_noise)
             if published

@@ -51,7 +51,6 @@ from dpadmm.algorithms.base import (
     graph_start,
     message_sensitivity,
 )
-from dpadmm.algorithms.schedules import constant, inverse_variance_sum, iteration, periodic
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
@@ -66,6 +65,56 @@ from dpadmm.privacy.noise import SAMPLER_ALLOWANCE, NoiseSource
 from dpadmm.privacy.sensitivity import public_norm_factor
 from dpadmm.problem.site import Site
 from dpadmm.solvers.workspace import Workspace, check_reachable
+
+
+def _check_rounds(rounds: int) -> None:
+    if isinstance(rounds, bool) or not isinstance(rounds, int | np.integer) or rounds < 1:
+        raise ValueError(f"rounds must be a positive integer; got {rounds!r}")
+
+
+def _check_decay(decay: float, upper: float = 1.0) -> None:
+    if not 0 < decay <= upper:
+        raise ValueError(f"decay must be in (0, {upper:g}]; got {decay!r}")
+
+
+def constant(rounds: int) -> Array:
+    """g_t = 1."""
+    _check_rounds(rounds)
+    return np.ones(rounds)
+
+
+def periodic(rounds: int, decay: float, period: int = 1) -> Array:
+    """g_{k+1} = decay^floor(k / period) for k = 0, 1, ...; with a period of 1 PDML's variances."""
+    _check_rounds(rounds)
+    _check_decay(decay)
+    if period < 1:
+        raise ValueError(f"period must be a positive integer; got {period!r}")
+    ratios: Array = np.power(decay, np.floor(np.arange(rounds) / period))
+    if ratios[-1] < np.finfo(np.float64).tiny:
+        raise ValueError(f"decay must keep the noise above zero for {rounds} rounds; got {decay!r}")
+    return ratios
+
+
+def iteration(rounds: int, decay: float) -> Array:
+    """g_{k+1} = 1 / (decay k (k + 1)) for k >= 1 and g_1 = 1.
+
+    The variance rises after the first round when decay < 1/2.
+    """
+    _check_rounds(rounds)
+    _check_decay(decay, upper=np.inf)
+    steps = np.arange(1, rounds)
+    return np.concatenate([[1.0], 1.0 / (decay * steps * (steps + 1))])
+
+
+def inverse_variance_sum(ratios: Array) -> float:
+    """sum_t 1 / g_t: the total squared mu in units of the first round."""
+    return float(np.sum(1.0 / np.asarray(ratios, dtype=np.float64)))
+
+
+def largest_share(ratios: Array) -> float:
+    """max_t (1/g_t) / sum_t 1/g_t: the part of the budget that a single round takes."""
+    inverse = 1.0 / np.asarray(ratios, dtype=np.float64)
+    return float(inverse.max() / inverse.sum())
 
 
 class PRADMMOptions(GraphOptions):

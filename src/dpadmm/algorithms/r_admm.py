@@ -48,16 +48,21 @@ from pydantic import Field
 from dpadmm.algorithms.base import (
     Algorithm,
     Budget,
+    Course,
+    CourseOption,
     GraphOptions,
     GraphState,
     ObjectiveRelease,
     Options,
     Settings,
+    check_common,
     graph_absorb,
     graph_convexity,
     graph_init,
     graph_linear,
+    grown,
     message_sensitivity,
+    over_rounds,
 )
 from dpadmm.algorithms.objective import (
     check_total,
@@ -65,13 +70,6 @@ from dpadmm.algorithms.objective import (
     least_penalty,
     plan_objective,
     site_kappa,
-)
-from dpadmm.algorithms.schedules import (
-    Course,
-    CourseOption,
-    check_common,
-    grown,
-    over_rounds,
 )
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array

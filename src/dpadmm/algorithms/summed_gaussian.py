@@ -1,6 +1,7 @@
-"""Gaussian noise on what all parties add up: of each party's own, or shared by all.
+"""Gaussian noise on a sum over parties: each party's own, or shared by all.
 
-What parties send is seen, or nothing but the sum; the algorithm says what one row moves.
+The adversary sees what parties send, or nothing but the sum; the algorithm knows how far one row
+moves it.
 """
 
 from __future__ import annotations

@@ -63,7 +63,6 @@ from dpadmm.audit.scene import Candidate, Scene, canary_rows, one_party
 from dpadmm.audit.verdict import AuditSetting, Claim, EpsilonClaim, GaussianClaim, Verdict
 from dpadmm.audit.witness import SharedNoise, SilentNoise, audit_noise
 from dpadmm.errors import ParameterError, positive_number, unknown_name
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.curves import gaussian_mu_squared
 from dpadmm.privacy.events import Event, GaussianRelease, PostProcessing, SharedGaussian
@@ -73,7 +72,7 @@ from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site
-from dpadmm.run.engine import MESSAGE_BOUND, Exchange, run
+from dpadmm.run.engine import MESSAGE_BOUND, Exchange, MemoryLedger, run
 from dpadmm.run.options import CALIBRATIONS
 from dpadmm.solvers.workspace import Workspace
 
@@ -288,7 +287,7 @@ class AlgorithmCase(Case):
         )
 
     def _hold(self, rows: int, *, left_out: int) -> None:
-        """Give the party the replaced rows and others, and as many rows of zeros, left out.
+        """Give the party the replaced rows and others, and leave out as many rows of zeros.
 
         A row of zeros adds nothing to a gradient: leaving it out changes n, and c / n is kept.
         """
@@ -366,7 +365,7 @@ class _Builder(Protocol):
 
 @dataclass(frozen=True)
 class Mechanism:
-    """How the worst case of a mechanism is built from a budget.
+    """Build the worst case of a mechanism from a budget.
 
     Attributes
     ----------

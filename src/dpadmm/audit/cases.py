@@ -149,7 +149,7 @@ class GaussianShift(Case):
 
 
 def gaussian_case(epsilon: float, delta: float, *, noise_scale: float = 1.0) -> GaussianShift:
-    """A value that the row moves by its whole sensitivity, plus N(0, sigma^2): attains mu.
+    """A value that the row moves by its whole sensitivity, plus N(0, sigma^2); it attains mu.
 
     ``noise_scale`` multiplies the noise that the claim needs.
     """
@@ -253,7 +253,7 @@ def subsampled_gaussian_case(
     batch: int = 20,
     population: int = 100,
 ) -> SubsampledShift:
-    """All rows add 0 but the one that D' has: attains the amplified curve."""
+    """All rows add 0 except the one that only D' has; this attains the amplified curve."""
     sigma = float(subsampled_sigma(epsilon, delta, 1, batch, population, 1.0))
     setting = AuditSetting(
         f"Gaussian release of a batch of {batch} out of {population} rows, "

@@ -226,7 +226,7 @@ def _variances(scores: NoiseScores) -> Iterator[_Family]:
 
 
 def _correlations(scores: NoiseScores, ordered: Array, names: tuple[str, ...]) -> _Family:
-    """Between any two places along the first axes, everything else lined up."""
+    """Correlations between any two places along the first axes, all other axes aligned."""
     rows = ordered.reshape(*ordered.shape[: len(names)], -1)
     places = np.array(list(np.ndindex(rows.shape[:-1])))
     rows = rows.reshape(len(places), -1)
@@ -246,7 +246,7 @@ def _correlations(scores: NoiseScores, ordered: Array, names: tuple[str, ...]) -
 
 
 def _between_kinds(scores: Sequence[NoiseScores]) -> Iterator[_Family]:
-    """Between noise of two kinds, party by party, everything else lined up."""
+    """Correlations between noise of two kinds, party by party, all other axes aligned."""
     for place, one in enumerate(scores):
         for two in scores[place + 1 :]:
             if one.values.shape == two.values.shape:
@@ -467,7 +467,7 @@ class Oracle:
 
     @property
     def honest(self) -> int:
-        """Parties whose noise together is enough: one's own, or all but the colluders."""
+        """Parties whose noise must suffice: the party itself, or all but the colluders."""
         options, parties = self._scene.options, self._site.parties
         if options.get("noise") != "shared":
             return 1

@@ -210,7 +210,7 @@ class Scene:
         return _CROWD if self.options.get("noise") == "shared" else 2
 
     def settings(self, budget: Budget) -> Settings:
-        """What the algorithm is configured from."""
+        """The settings of the algorithm."""
         return Settings(
             rounds=self.rounds,
             penalty=self.penalty,
@@ -232,7 +232,7 @@ class Scene:
 
     @property
     def least_constant(self) -> float:
-        """What is said of the last column, as if it were a constant.
+        """What the setting says about the last column, as if it were a constant.
 
         No proof counts on it: a row may have any number there.
         """

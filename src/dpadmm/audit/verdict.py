@@ -118,7 +118,7 @@ class ScoreCounts:
 
 
 def choose_attack(claim: Claim, null: Array, alternative: Array, error: float) -> Attack:
-    """Return the attack that promises most on these runs; any choice gives a valid bound."""
+    """Return the best attack on these runs; any choice gives a valid bound."""
     ordered = np.sort(null), np.sort(alternative)
     trials = len(null)
     depths = np.unique(np.geomspace(1, max(trials // 2, 1), _TAIL_THRESHOLDS).astype(np.intp))
@@ -143,7 +143,7 @@ def audit_scores(
     setting: AuditSetting,
     confidence: float = 0.99,
 ) -> Verdict:
-    """Bound from below what is lost, from independent scores of two neighbouring data sets.
+    """Bound the privacy loss from below, from independent scores of two neighbouring data sets.
 
     Parameters
     ----------
@@ -319,7 +319,7 @@ TestForm = Literal["accuracy", "forward", "backward"]
 
 @dataclass(frozen=True)
 class Attack:
-    """How the data set is guessed from a score.
+    """How an attacker guesses the data set from a score.
 
     Attributes
     ----------
@@ -400,7 +400,7 @@ class Verdict:
 
     @property
     def exceeded(self) -> bool:
-        """Whether more is lost than is claimed."""
+        """Whether the loss exceeds the claim."""
         return self.lower_bound > self.claim.value
 
     @property

@@ -32,7 +32,6 @@ from dpadmm.algorithms.ps_admm import PSADMM
 from dpadmm.audit.oracle import Deviation, NoiseScores, Oracle, find_faults, normal_scores, parts_of
 from dpadmm.audit.scene import Federation, Scene
 from dpadmm.errors import ParameterError
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import (
     Event,
@@ -44,12 +43,12 @@ from dpadmm.privacy.events import (
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, Parties, SimulatedNoise, secure_noise
 from dpadmm.problem.site import Site
-from dpadmm.run.engine import Exchange, InProcess, run
+from dpadmm.run.engine import Exchange, InProcess, MemoryLedger, run
 from dpadmm.solvers.workspace import Workspace
 
 
 class Draw(NamedTuple):
-    """What a source gave in one call.
+    """The draws that a source returned in one call.
 
     Attributes
     ----------
@@ -80,8 +79,8 @@ class SilentNoise(NoiseSource):
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
         """A fixed stream for batches; refuse anything else, since a stream cannot be silent.
 
-        Which batches stand in for secret ones decides how good a guess is, never whether the bound
-        on it holds: the same ones serve for both data sets.
+        The batches that stand in for the secret ones decide how good a guess is. The bound on it
+        holds for any choice, since both data sets get the same batches.
         """
         if purpose == "batch":
             return np.random.default_rng([party, t])
@@ -251,7 +250,7 @@ class EchoNoise(NoiseSource):
 
 
 def _side_by_side(shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Many runs seen as one run with many outputs."""
+    """Many runs, viewed as one run with many outputs."""
     nodes, *between, features = shape
     return (nodes, 1, math.prod(between), features)
 
@@ -314,7 +313,7 @@ def audit_noise(
     noise_scale: float = 1.0,
     deployed: Callable[[], NoiseSource] = secure_noise,
 ) -> NoiseReport:
-    """Test the noise of a whole run against what is claimed for it.
+    """Test the noise of a whole run against the claim.
 
     Parameters
     ----------
@@ -413,7 +412,7 @@ def _joined(witnesses: list[Witness]) -> list[NoiseScores]:
 
 
 def _first_of_each(findings: list[Deviation]) -> list[Deviation]:
-    """Report once what was found in many rounds."""
+    """Report a finding of many rounds once."""
     kept: dict[str, Deviation] = {}
     for finding in findings:
         kept.setdefault(finding.sentence.partition(", round")[0], finding)

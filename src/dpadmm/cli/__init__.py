@@ -84,6 +84,9 @@ def main(arguments: list[str] | None = None) -> None:
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         app(args=words)
+    except KeyboardInterrupt:
+        print_refusal(command, "stopped.", as_json="--json" in words)
+        sys.exit(130)
     except REFUSALS as error:
         print_refusal(command, str(error), as_json="--json" in words)
         sys.exit(refusal_code(error))

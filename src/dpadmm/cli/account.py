@@ -366,19 +366,19 @@ def _releases(options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
 
 def _gaussian_releases(mu: float, options: AccountOptions) -> tuple[list[Event], dict[str, Any]]:
     """Releases whose variance follows a schedule, the first with the given ``mu``."""
-    from dpadmm.algorithms import schedules
+    from dpadmm.algorithms import pr_admm
     from dpadmm.privacy.events import GaussianRelease
 
     count, decay = _releases_made(options.rounds), options.decay
     ratios = {
-        "constant": lambda: schedules.constant(count),
-        "periodic": lambda: schedules.periodic(count, decay, options.period),
-        "iteration": lambda: schedules.iteration(count, decay),
-        "geometric": lambda: schedules.geometric(count, decay),
+        "constant": lambda: pr_admm.constant(count),
+        "periodic": lambda: pr_admm.periodic(count, decay, options.period),
+        "iteration": lambda: pr_admm.iteration(count, decay),
+        "geometric": lambda: pr_admm.periodic(count, decay),
     }[options.schedule]()
     facts = {
-        "inverse_variance_sum": schedules.inverse_variance_sum(ratios),
-        "largest_share": schedules.largest_share(ratios),
+        "inverse_variance_sum": pr_admm.inverse_variance_sum(ratios),
+        "largest_share": pr_admm.largest_share(ratios),
     }
     return [GaussianRelease(mu, math.sqrt(ratio)) for ratio in ratios], facts
 

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from dpadmm.cli.output import Commands, JsonOption, emit, refusals, say
+from dpadmm.cli.output import JsonOption, command_group, emit, refusals, say
 
 _OWN_AUTHORITY = (
     "This authority is for trials: whoever holds its key can pass for any node, and it cannot "
@@ -17,12 +17,10 @@ _OWN_AUTHORITY = (
     "PEM key that only its owner may read, and one PEM file with the authorities all nodes trust."
 )
 
-cert_app = typer.Typer(
-    name="cert",
-    cls=Commands,
-    help=f"Certificates of nodes, for mutual TLS: make them for a trial, look at them.\n\n"
-    f"{_OWN_AUTHORITY}",
-    no_args_is_help=True,
+cert_app = command_group(
+    "cert",
+    "Certificates of nodes, for mutual TLS: make them for a trial, look at them.\n\n"
+    f"Example: `dpadmm cert authority trial`\n\n{_OWN_AUTHORITY}",
 )
 
 FolderArgument = Annotated[Path, typer.Argument(help="The folder of the files.")]

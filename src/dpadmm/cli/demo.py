@@ -62,7 +62,8 @@ from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
 from dpadmm.report.sections import course
 from dpadmm.run.model import load_model
-from dpadmm.run.result import Learnt, RecordedRun, noise_error
+from dpadmm.run.result import Learnt, RecordedRun
+from dpadmm.run.session import noise_error
 
 if TYPE_CHECKING:
     from dpadmm.federation.local import LocalNode

@@ -11,19 +11,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dpadmm.cli.output import Commands, JsonOption, console, emit, refusals, say, show_table, takes
+from dpadmm.cli.output import (
+    JsonOption,
+    command_group,
+    console,
+    emit,
+    refusals,
+    say,
+    show_table,
+    takes,
+)
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
 if TYPE_CHECKING:
     from dpadmm.ledger.balance import Account
     from dpadmm.ledger.sqlite import SQLiteLedger
 
-ledger_app = typer.Typer(
-    name="ledger",
-    cls=Commands,
-    help="The privacy budget of a data set: create its ledger, amend its policy, see it, check it, "
-    "export it.",
-    no_args_is_help=True,
+ledger_app = command_group(
+    "ledger",
+    "The privacy budget of a data set: create its ledger, amend its policy, see it, check it, "
+    "export it.\n\nExample: `dpadmm ledger show north.ledger`",
 )
 
 ColludersOption = Annotated[

@@ -393,6 +393,18 @@ class Commands(TyperGroup):
         return command
 
 
+def command_group(name: str, about: str) -> typer.Typer:
+    """An app for the commands ``dpadmm NAME ...``; its help opens with ``about``."""
+    return typer.Typer(
+        name=name,
+        cls=Commands,
+        help=about,
+        no_args_is_help=True,
+        add_completion=False,
+        rich_markup_mode="markdown",
+    )
+
+
 def _load(name: str, place: str) -> Any:
     """The command at ``module:name``: a function with options, or a group of commands."""
     module, _, attribute = place.partition(":")

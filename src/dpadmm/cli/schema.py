@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dpadmm.cli.output import (
-    Commands,
     DelimiterOption,
     JsonOption,
+    command_group,
     emit,
     refusals,
     say,
@@ -32,11 +32,10 @@ CHECK_WARNING = (
     "These counts are about private rows and covered by no privacy budget: do not share them."
 )
 
-schema_app = typer.Typer(
-    name="schema",
-    cls=Commands,
-    help="The public description of a table: draft one, check a file against one.",
-    no_args_is_help=True,
+schema_app = command_group(
+    "schema",
+    "The public description of a table: draft one, check a file against one.\n\n"
+    "Example: `dpadmm schema draft public.csv --label readmitted -o schema.toml`",
 )
 
 

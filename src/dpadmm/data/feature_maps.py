@@ -261,28 +261,28 @@ class FourierFeatures(FeatureMap):
     """Cosines and sines of rows with so many columns; a mapped row has norm 1."""
 
     def __init__(self, told: FourierMap, columns: int) -> None:
-        self._known = frequencies(told, columns)
+        self.frequencies = frequencies(told, columns)
         numbers = range(1, told.features + 1)
         self.names = (*(f"cosine {k}" for k in numbers), *(f"sine {k}" for k in numbers))
 
     def _of_rows(self, rows: Rows) -> Array:
         if sparse.issparse(rows):
-            return _of_angles(rows @ self._known)
+            return _of_angles(rows @ self.frequencies)
         # One column after the other: the bits of a product of matrices depend on how many rows
         # there are, and what a row becomes must not depend on the others.
-        angles = np.zeros((len(rows), self._known.shape[1]))
-        for values, row in zip(rows.T, self._known, strict=True):
+        angles = np.zeros((len(rows), self.frequencies.shape[1]))
+        for values, row in zip(rows.T, self.frequencies, strict=True):
             angles += values[:, np.newaxis] * row
         return _of_angles(angles)
 
     def _of_entries(self, numbers: Array, places: NDArray[np.int32], entries: Array) -> Array:
         # In the order of the columns; zeros are left out. Without a constant every entry is 1.
-        angles = np.zeros((numbers.shape[1], self._known.shape[1]))
-        for values, row in zip(numbers, self._known, strict=False):
+        angles = np.zeros((numbers.shape[1], self.frequencies.shape[1]))
+        for values, row in zip(numbers, self.frequencies, strict=False):
             angles += values[:, np.newaxis] * row
         for place in places:
             present = np.flatnonzero(place >= 0)
-            angles[present] += self._known[place[present]]
+            angles[present] += self.frequencies[place[present]]
         return _of_angles(angles)
 
 
@@ -410,22 +410,23 @@ class ProductFeatures(FeatureMap):
         numbers: int | None = None,
         constant: bool = False,
     ) -> None:
-        self._columns, self._constant = len(names), constant
-        own = range(self._columns) if sources is None else sources
-        squares = self._columns if numbers is None else numbers
+        self.columns, self._constant = len(names), constant
+        own = range(self.columns) if sources is None else sources
+        squares = self.columns if numbers is None else numbers
         pairs = [
             (i, j)
-            for i in range(self._columns)
-            for j in range(i, self._columns)
+            for i in range(self.columns)
+            for j in range(i, self.columns)
             if own[i] != own[j] or (i == j and i < squares)
         ]
-        self._first, self._second = np.array(pairs, np.intp).reshape(-1, 2).T
+        self.pairs = np.array(pairs, np.intp).reshape(-1, 2).T
         products = (f"{names[i]} x {names[j]}" for i, j in pairs)
         self.names = (*names, *products, *(["constant"] * constant))
 
     def _products(self, columns: Array) -> Array:
         """``(columns, rows)`` with the products below; every row by itself."""
-        return np.concatenate([columns, columns[self._first] * columns[self._second]])
+        first, second = self.pairs
+        return np.concatenate([columns, columns[first] * columns[second]])
 
     def _of_rows(self, rows: Rows) -> Array:
         columns = (rows.toarray() if sparse.issparse(rows) else rows).T
@@ -435,14 +436,12 @@ class ProductFeatures(FeatureMap):
         return self._products(columns).T
 
     def _of_entries(self, numbers: Array, places: NDArray[np.int32], entries: Array) -> Array:
-        encoded = np.zeros((self._columns + self._constant, numbers.shape[1]))
+        encoded = np.zeros((self.columns + self._constant, numbers.shape[1]))
         encoded[: len(numbers)] = numbers
         for place, entry in zip(places, entries, strict=True):
             present = np.flatnonzero(place >= 0)
             encoded[place[present], present] = entry
-        mapped = np.concatenate(
-            [self._products(encoded[: self._columns]), encoded[self._columns :]]
-        )
+        mapped = np.concatenate([self._products(encoded[: self.columns]), encoded[self.columns :]])
         # Features are added one after the other, so that a row's norm does not depend on others.
         squares = np.zeros(mapped.shape[1])
         for values in mapped:

@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
 
 from dpadmm.data.feature_maps import FeatureMap, asked_map, fourier_map, polynomial_map
-from dpadmm.data.values import bytes_of, codes_of, text_of
+from dpadmm.data.values import bytes_of, codes_of, is_frame, text_of
 from dpadmm.errors import ParameterError, positive_integer
 from dpadmm.plain import Array, canonical_json
 from dpadmm.problem.rows import Rows, prepare_rows
@@ -52,7 +52,7 @@ def _finite_sparse(X: Any) -> sparse.csr_array:
 
 
 def _finite_dense(X: Any) -> Array:
-    if hasattr(X, "iloc") and hasattr(X, "columns"):
+    if is_frame(X):
         # Column by column, since one of them may hold objects and the others numbers.
         _check_shape(X.shape)
         columns = [numbers_of(X.iloc[:, number].to_numpy()) for number in range(X.shape[1])]

@@ -4,6 +4,10 @@ A file is read in blocks, so that it may be larger than memory; with ``into`` th
 go to disk as well, to an ``.npy`` file that is complete or not there (:class:`RowsFile`). The
 module :mod:`dpadmm.data.csv_reader` says what becomes of odd CSV files.
 
+**Rows of parties**, from one file a party or one file for all, go to a file on disk that is mapped
+into memory and has no name any more: however the process ends, nothing private stays behind. They
+stay in memory, as a sparse array, only where the schema makes them mostly zeros.
+
 No cell stops the reading (:mod:`dpadmm.data.values`). Only the file itself does, and our own words
 say so: :func:`own_words` lets no other message out, since messages of readers quote cells.
 """
@@ -13,8 +17,8 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias, final
@@ -25,9 +29,18 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from dpadmm.data.csv_reader import CsvColumns, read_csv, read_header
-from dpadmm.data.encode import EncodedBatch, EncodedRows, Layout, assemble, encode_batch
+from dpadmm.data.encode import (
+    EncodedBatch,
+    EncodedRows,
+    Layout,
+    RowsInMemory,
+    RowsStore,
+    assemble,
+    encode_batch,
+    is_sparse,
+)
 from dpadmm.data.schema import Schema
-from dpadmm.data.values import Spelling, bytes_of, holds_text, is_readable
+from dpadmm.data.values import Spelling, bytes_of, holds_text, is_frame, is_readable
 from dpadmm.durable import written_whole
 from dpadmm.errors import DataError, ParameterError
 from dpadmm.plain import canonical_text
@@ -170,7 +183,7 @@ def encode(
     source
         Path of a CSV file (``.csv``, ``.tsv``, ``.txt``, ``.data``, ``.dat``; also packed with
         gzip, bzip2, zstd, lz4 or brotli) or of a Parquet file, an Arrow table or batch, or a
-        pandas frame.
+        pandas or polars frame.
     schema
         The public description.
     into
@@ -233,6 +246,99 @@ def encoded_batches(
                 ragged_rows=ragged,
                 drop_incomplete_public_rows=drop_incomplete_public_rows,
             )
+
+
+MAX_PARTIES: Final = 500
+"""The most parties in one file: each has a file open while it is read."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PartyRows:
+    """Encoded rows and the codes of their labels; not to be shown."""
+
+    rows: Any = field(repr=False)
+    labels: NDArray[np.int64] = field(repr=False)
+
+    def __len__(self) -> int:
+        """How many rows there are."""
+        return len(self.labels)
+
+
+def encode_party(source: Path, schema: Schema, folder: Path) -> PartyRows:
+    """Encode the file of one party; `folder` is where the encoded rows are written."""
+    with ExitStack() as stack:
+        part = _part(schema, folder / "rows.npy", stack)
+        for batch in encoded_batches(source, schema):
+            part.add(batch)
+        return part.finished()
+
+
+def encode_by_party(source: Path, schema: Schema, folder: Path) -> dict[str, PartyRows]:
+    """Encode one file with the rows of all parties, sorted by the names of the parties.
+
+    The owner of a row is public: a row without an owner is refused.
+    """
+    with ExitStack() as stack:
+        parties: dict[str, _Part] = {}
+        for batch in encoded_batches(source, schema):
+            for name, rows in _by_party(batch):
+                if name is None or name in schema.all_missing_values:
+                    raise DataError(
+                        f"every row of {source} must name its party in the column "
+                        f"{schema.party!r}; there is one that does not: complete it"
+                    )
+                if name not in parties:
+                    _refuse_many(len(parties), source, schema)
+                    parties[name] = _part(schema, folder / f"{len(parties)}.npy", stack)
+                parties[name].add(rows)
+        return {name: parties[name].finished() for name in sorted(parties)}
+
+
+def _part(schema: Schema, path: Path, stack: ExitStack) -> _Part:
+    # The number of rows is not known yet: assume very many.
+    if is_sparse(schema, 2**40):
+        return _Part(path, RowsInMemory(schema))
+    return _Part(path, stack.enter_context(RowsFile(path, len(schema.feature_names))))
+
+
+@final
+class _Part:
+    """What was read of one party so far."""
+
+    def __init__(self, path: Path, store: RowsStore) -> None:
+        self._path, self._store = path, store
+        self._labels: list[NDArray[np.int64]] = [np.zeros(0, np.int64)]
+
+    def add(self, batch: EncodedBatch) -> None:
+        """Take more rows."""
+        assert batch.labels is not None
+        self._labels.append(batch.labels)
+        self._store.write(batch)
+
+    def finished(self) -> PartyRows:
+        """Return all rows; a file of them has no name any more."""
+        labels = np.concatenate(self._labels)
+        rows = self._store.finish(len(labels))
+        self._path.unlink(missing_ok=True)
+        return PartyRows(rows, labels)
+
+
+def _by_party(batch: EncodedBatch) -> Iterator[tuple[str | None, EncodedBatch]]:
+    """Split a batch, keeping the order of each party's rows."""
+    coded = pa.chunked_array([batch.parties]).combine_chunks().dictionary_encode("encode")
+    codes = coded.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    ends = np.cumsum(np.bincount(codes, minlength=len(coded.dictionary)))
+    for code, name in enumerate(coded.dictionary.to_pylist()):
+        yield name, batch.take(order[ends[code - 1] if code else 0 : ends[code]])
+
+
+def _refuse_many(count: int, source: Path, schema: Schema) -> None:
+    if count >= MAX_PARTIES:
+        raise DataError(
+            f"{source} must have at most {MAX_PARTIES} parties; the column {schema.party!r} has "
+            "more values: name the right column, or give every party a file of its own"
+        )
 
 
 def read_batches(
@@ -364,8 +470,15 @@ def _opened(source: Source, delimiter: str | None) -> _Table:
         table = pa.Table.from_batches([source])
     elif isinstance(source, pa.Table):
         table = source
-    else:
+    elif is_frame(source):
         table = _from_pandas(source)
+    elif hasattr(source, "__arrow_c_stream__"):
+        table = pa.table(source)
+    else:
+        raise DataError(
+            "source must be a path, an Arrow table, or a pandas or polars frame; got "
+            f"{type(source).__name__}"
+        )
 
     def read(names: list[str], texts: list[str]) -> Iterator[tuple[pa.RecordBatch, int]]:
         for batch in table.select(names).to_batches(max_chunksize=_batch_rows(names)):
@@ -490,10 +603,6 @@ def check_type(name: str, kind: pa.DataType, where: str, *, as_number: bool) -> 
 
 
 def _from_pandas(frame: Any) -> pa.Table:
-    if not (hasattr(frame, "columns") and hasattr(frame, "iloc")):
-        raise DataError(
-            f"source must be a path, an Arrow table or a pandas frame; got {type(frame).__name__}"
-        )
     names = [canonical_text(name) for name in frame.columns]
     arrays = [_from_series(frame.iloc[:, number]) for number in range(len(names))]
     return pa.Table.from_arrays(arrays, names=names)

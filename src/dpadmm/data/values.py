@@ -211,6 +211,16 @@ def cells_as_text(cells: pa.Array) -> pa.StringArray:
     return pa.array(texts, pa.string()).take(pa.array(places))
 
 
+def is_frame(given: object) -> bool:
+    """Whether something is a pandas frame, which need not be installed."""
+    return hasattr(given, "columns") and hasattr(given, "iloc")
+
+
+def is_table(given: object) -> bool:
+    """Whether something is a table by columns: a frame of pandas or polars, or an Arrow table."""
+    return is_frame(given) or hasattr(given, "__arrow_c_stream__")
+
+
 def is_readable(kind: pa.DataType, *, as_number: bool) -> bool:
     """Whether cells of a type can be read at all, whatever they hold."""
     if pa.types.is_dictionary(kind):

@@ -308,7 +308,7 @@ _TOLERANCE: Final = 1e-10
 
 @dataclass(frozen=True)
 class Link:
-    """The two numbers of a probability.
+    """The slope and the offset of a probability.
 
     Attributes
     ----------

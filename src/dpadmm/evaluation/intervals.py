@@ -94,6 +94,11 @@ class Estimate:
         assert self.value is not None
         return min(max(self.value, 0.0), 1.0)
 
+    @property
+    def shown(self) -> str:
+        """The value in words."""
+        return f"not determined ({self.reason})" if self.value is None else f"{self.share:.3f}"
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         kept: dict[str, Any] = {"estimate": self.value, "low": self.low, "high": self.high}
@@ -234,7 +239,7 @@ def cell_shares(table: CountTable, z: float) -> tuple[tuple[Estimate, ...], ...]
 
 
 def cell_name(true: int, predicted: int) -> str:
-    """What the share of a cell is called."""
+    """The name of a cell's share."""
     return f"class {true} predicted as {predicted}"
 
 

@@ -34,7 +34,7 @@ from dpadmm.evaluation.intervals import (
     share_of,
     spread_shape,
 )
-from dpadmm.plain import Array, json_data
+from dpadmm.plain import Array, html_table, json_data
 
 
 @dataclass(frozen=True)
@@ -184,6 +184,15 @@ class ModelFigures:
             *(told.accuracy, told.sensitivity, told.specificity, told.precision),
             *(second.area, second.brier, second.prevalence),
         )
+
+    def _repr_html_(self) -> str:
+        share = f"{100 * self.confidence:g}%"
+        lines = [
+            (each.name, each.shown, f"{each.low:.3f}", f"{each.high:.3f}")
+            for each in self.estimates
+        ]
+        columns = ("figure", "estimate", f"{share} from", "to")
+        return html_table(lines, columns=columns, headline=f"On {self.rows:,} rows")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""

@@ -22,6 +22,7 @@ from dpadmm.errors import ParameterError
 from dpadmm.experiments.figures import Curve, Panel, figure_table, write_figure
 from dpadmm.experiments.question import DIFFICULTIES, RunQuestion
 from dpadmm.experiments.rehearsal import BAND, ExpectedLoss, NoiseCurve, band
+from dpadmm.plain import html_table
 from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.report.document import (
     COMMAND,
@@ -32,6 +33,7 @@ from dpadmm.report.document import (
     Section,
     Table,
     Words,
+    cell_text,
 )
 from dpadmm.report.html import write_report
 from dpadmm.run.config import load_toml
@@ -207,6 +209,13 @@ class Outlook:
         if told.algorithm_options:
             table["algorithm_options"] = dict(told.algorithm_options)
         return table
+
+    def _repr_html_(self) -> str:
+        found = [html_table((), headline=outlook_sentence(self))]
+        for title, table in outlook_tables(self).items():
+            rows = ([cell_text(cell) for cell in row] for row in table.rows)
+            found.append(html_table(rows, columns=table.columns, headline=title))
+        return "".join(found)
 
     def plain(self) -> dict[str, Any]:
         """For machines."""

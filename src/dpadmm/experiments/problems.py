@@ -18,8 +18,7 @@ from scipy import sparse
 
 from dpadmm.data.dataset import Dataset
 from dpadmm.data.named import adult_schema, load
-from dpadmm.data.party_rows import PartyRows, encode_party
-from dpadmm.data.tables import check_columns
+from dpadmm.data.tables import PartyRows, check_columns, encode_party
 from dpadmm.errors import DataError, ParameterError
 from dpadmm.plain import Array
 from dpadmm.problem.rows import Rows, label_signs

@@ -35,7 +35,6 @@ from dpadmm.federation.transport.wire import (
     encode_message,
 )
 from dpadmm.ledger.balance import Account
-from dpadmm.ledger.base import MemoryLedger
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
@@ -45,7 +44,7 @@ from dpadmm.report.run import run_report
 from dpadmm.run.charges import OtherEvaluations, evaluation_id, histogram_of
 from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.config import RunConfig
-from dpadmm.run.engine import Outcome
+from dpadmm.run.engine import MemoryLedger, Outcome
 from dpadmm.run.files import (
     estimator_parameters,
     file_schema,
@@ -56,8 +55,15 @@ from dpadmm.run.files import (
 )
 from dpadmm.run.model import Model, save_model
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.result import Run, noise_error, provenance
-from dpadmm.run.session import Judgement, judgement, lay_out_both, state_whole, train_party
+from dpadmm.run.result import Run, provenance
+from dpadmm.run.session import (
+    Judgement,
+    judgement,
+    lay_out_both,
+    noise_error,
+    state_whole,
+    train_party,
+)
 
 _BUDGET_EVERY: Final = 1.0
 _AGAIN: Final = (

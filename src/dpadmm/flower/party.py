@@ -48,16 +48,16 @@ from dpadmm.federation.transport.wire import (
 from dpadmm.federation.watcher import Watcher
 from dpadmm.flower.server import Answer, KnownMeans, Question, check_relayed, replay
 from dpadmm.ledger.balance import STORED_TYPES
-from dpadmm.ledger.base import Ledger, MemoryLedger
+from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.sensitivity import Summation
 from dpadmm.run.charges import OtherEvaluations
 from dpadmm.run.classifier import Classifier
-from dpadmm.run.engine import Exchange, RunEnded
+from dpadmm.run.engine import Exchange, MemoryLedger, RunEnded
 from dpadmm.run.plan import Plan
-from dpadmm.run.result import Run, noise_error
-from dpadmm.run.session import state_whole, train_party
+from dpadmm.run.result import Run
+from dpadmm.run.session import noise_error, state_whole, train_party
 
 
 @final

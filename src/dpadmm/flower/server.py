@@ -50,14 +50,14 @@ from dpadmm.federation.transport.wire import (
     encode_message,
     said,
 )
-from dpadmm.ledger.base import Ledger, MemoryLedger
+from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array, visible
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise, secure_noise
 from dpadmm.problem.rows import Shard
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.config import plain_data
-from dpadmm.run.engine import Exchange, Outcome, RunEnded, tail_start
+from dpadmm.run.engine import Exchange, MemoryLedger, Outcome, RunEnded, tail_start
 from dpadmm.run.files import estimator_parameters
 from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.plan import Plan, announced

@@ -51,35 +51,6 @@ class Ledger(ABC):
         """What this run was charged, in the order of its rounds."""
 
 
-class MemoryLedger(Ledger):
-    """Counts one run in memory, for simulations, which end with their process."""
-
-    def __init__(self) -> None:
-        self._events: dict[int, Event] = {}
-
-    def reserve(self, t: int, event: Event) -> None:
-        """Note the charge of round ``t``."""
-        self._events[t] = event
-
-    def commit(self, t: int, message: Array) -> None:
-        """Check that the round was reserved; a simulation keeps no bytes."""
-        if t not in self._events:
-            raise RuntimeError(f"round {t} must be reserved before it is committed.")
-
-    def committed(self, t: int) -> Array | None:
-        """Nothing: a simulation resumes from its checkpoint instead."""
-        return None
-
-    def resume(self, events: Sequence[Event], last: Array) -> None:
-        """Take over the rounds of the checkpoint."""
-        self._events = dict(enumerate(events))
-
-    @property
-    def events(self) -> tuple[Event, ...]:
-        """What this run was charged, in the order of its rounds."""
-        return tuple(self._events[t] for t in sorted(self._events))
-
-
 LEDGER_VERSION: Final = 1
 #: The version of a file with an amendment; older releases of dpadmm refuse it.
 AMENDED_VERSION: Final = 2

@@ -59,8 +59,7 @@ from dpadmm.errors import (
     unknown_name,
 )
 from dpadmm.privacy.accountant import epsilon_spent
-from dpadmm.privacy.composition import renyi_to_epsilon
-from dpadmm.privacy.curves import gaussian_mu_squared, rdp
+from dpadmm.privacy.curves import gaussian_mu_squared, rdp, renyi_to_epsilon
 from dpadmm.privacy.events import (
     Composed,
     Event,

@@ -1,4 +1,4 @@
-"""From events to (epsilon, delta): composition, and the only place that multiplies by a count.
+r"""From events to (epsilon, delta): composition, and the only place that multiplies by a count.
 
 A history is an iterable of events or of pairs (event, count). The guarantee belongs to one party.
 It covers the replacement of ``rows_per_person`` rows of that party, against an adversary who sees
@@ -13,6 +13,21 @@ reports the smallest bound that is valid for a history, with its theorem:
 **Labels.** If labels were randomised first, labels and rows have separate guarantees. The row's
 guarantee follows from the releases alone: it holds whatever happened to the labels before. The
 label's guarantee follows from the randomisation and the releases together. The two are never added.
+
+**Odds.** Bounds on tests between two neighbours show what a guarantee means for an attacker. The
+attacker knows all rows except one person's, knows two candidates for those, sees every message and
+guesses which candidate was used. By (epsilon, delta)-differential privacy (Kairouz, Oh, Viswanath
+2015, Theorem 2.1) detections :math:`D` and false alarms :math:`F` of every test obey
+
+.. math:: D \le e^\epsilon F + \delta, \qquad 1 - F \le e^\epsilon (1 - D) + \delta,
+
+so that the share of right guesses, when a fair coin chose the candidate, is at most
+
+.. math:: \frac{e^\epsilon + \delta}{1 + e^\epsilon}.
+
+Where only Gaussians were released, the pair (epsilon, delta) fixes :math:`\mu`, and the exact
+trade-off is stronger (Dong, Roth, Su 2022): :math:`D \le \Phi(\Phi^{-1}(F) + \mu)`, right at most
+:math:`\Phi(\mu / 2)`.
 """
 
 from __future__ import annotations
@@ -22,26 +37,29 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from scipy.special import ndtr, ndtri
 
 from dpadmm.errors import positive_integer
 from dpadmm.plain import Array, Delta, Epsilon
-from dpadmm.privacy.composition import (
+from dpadmm.privacy.curves import (
+    LARGEST_KAPPA,
     Basic,
     Bound,
     ExactGaussian,
     NoGuarantee,
-    Odds,
     OptimalPure,
     PrivacyLoss,
     Renyi,
-    attacker_odds,
+    gaussian_mu_squared,
+    objective_jacobian_rdp,
+    rdp,
     renyi_to_epsilon,
 )
-from dpadmm.privacy.curves import LARGEST_KAPPA, gaussian_mu_squared, objective_jacobian_rdp, rdp
 from dpadmm.privacy.events import (
     EVENT_KINDS,
     Event,
@@ -53,7 +71,15 @@ from dpadmm.privacy.events import (
     SubsampledGaussian,
     single_events,
 )
-from dpadmm.privacy.gaussian import exp_up, gaussian_epsilon, gaussian_log_delta, round_up
+from dpadmm.privacy.figures import AtMost
+from dpadmm.privacy.gaussian import (
+    exp_up,
+    gaussian_epsilon,
+    gaussian_log_delta,
+    gaussian_mu,
+    round_up,
+)
+from dpadmm.privacy.noise import SAMPLER_ALLOWANCE
 
 History: TypeAlias = Iterable[Event | tuple[Event, int]]
 
@@ -65,6 +91,95 @@ _MOST_PURE_SIZES: Final = 2048
 _MOST_SAMPLED_SIZES: Final = 64
 # Exact classes: a subclass may mean something else.
 _KNOWN: Final = frozenset(EVENT_KINDS.values())
+
+
+# gaussian_mu rounds down by less than this, relatively.
+_MU_ERROR = 1e-8
+# The rounding error of a share, which is at most 1, is smaller.
+_ROUNDING = 1e-15
+# The smallest delta for which mu is computed; below it only the pair is used.
+_SMALLEST = 1e-300
+
+
+@dataclass(frozen=True)
+class Odds:
+    """Bounds on every test between two neighbours.
+
+    Attributes
+    ----------
+    epsilon, delta
+        The guarantee; an infinite epsilon bounds nothing.
+    mu
+        The mu of the Gaussian trade-off, if it is known; None if only the pair is.
+    """
+
+    epsilon: float
+    delta: float
+    mu: float | None = None
+
+    @property
+    def theorem(self) -> str:
+        """The theorem that the bounds rest on."""
+        if not math.isfinite(self.epsilon):
+            return "none"
+        if self.mu is None:
+            return (
+                "tests under (epsilon, delta)-differential privacy "
+                "(Kairouz, Oh, Viswanath 2015, Theorem 2.1)"
+            )
+        return (
+            f"exact trade-off of Gaussian releases, mu = {AtMost(self.mu):4} (Dong, Roth, Su 2022)"
+        )
+
+    @property
+    def right(self) -> float:
+        """The largest share of right guesses if a fair coin chose the candidate."""
+        if not math.isfinite(self.epsilon):
+            return 1.0
+        if self.epsilon == self.delta == 0:
+            return 0.5
+        # (e^epsilon + delta) / (1 + e^epsilon), without overflow.
+        rest = math.exp(-self.epsilon)
+        right = (1 + self.delta * rest) / (1 + rest)
+        if self.mu is not None:
+            right = min(right, float(ndtr(self.mu / 2)) + self._sampler)
+        return min(right + _ROUNDING, 1.0)
+
+    def detections(self, false_alarms: ArrayLike) -> NDArray[np.float64]:
+        """The largest detection rates at these false-alarm rates."""
+        alarms = np.asarray(false_alarms, dtype=np.float64)
+        if not math.isfinite(self.epsilon):
+            return np.ones_like(alarms)
+        with np.errstate(over="ignore"):
+            growth = np.exp(self.epsilon)
+            # Avoid 0 times infinity: without false alarms only delta is left.
+            grown = np.where(alarms > 0, growth * np.where(alarms > 0, alarms, 1.0), 0.0)
+        few = np.where(alarms > 0, (grown + self.delta) * (1 + _ROUNDING), self.delta)
+        pair = np.minimum(few, 1 - (1 - self.delta - alarms) / growth + _ROUNDING)
+        pair = np.clip(pair, alarms, 1.0)
+        if self.mu is None:
+            return pair
+        quantile = ndtri(alarms)
+        # Far out a relative error of the quantile counts with its square.
+        rounding = _ROUNDING * (1 + np.square(np.clip(quantile, -40, 40)))
+        exact = ndtr(quantile + self.mu) * (1 + rounding) + self._sampler
+        return np.minimum(pair, exact)
+
+    @property
+    def _sampler(self) -> float:
+        """How far real noise may be from ideal Gaussian noise, in total variation."""
+        return self.delta * SAMPLER_ALLOWANCE
+
+
+@lru_cache(maxsize=4096)
+def attacker_odds(epsilon: float, delta: float, accountant: str) -> Odds:
+    """Return the bounds that follow from a guarantee and its accountant."""
+    gaussian = (
+        accountant == ExactGaussian.name and math.isfinite(epsilon) and _SMALLEST <= delta < 1
+    )
+    if not gaussian:
+        return Odds(epsilon, delta)
+    return Odds(epsilon, delta, float(gaussian_mu(epsilon, delta)) * (1 + _MU_ERROR))
 
 
 @dataclass(frozen=True, slots=True)

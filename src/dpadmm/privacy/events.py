@@ -155,7 +155,7 @@ class SharedGaussian(Event):
 
     @property
     def alone(self) -> GaussianRelease:
-        """The same release to all others together: the party's own share of the noise is left."""
+        """The same release if all others collude: the party's own share of the noise is left."""
         return GaussianRelease(self.sensitivity, self.sigma / math.sqrt(self.honest))
 
     @property
@@ -346,7 +346,7 @@ EVENT_KINDS: Final[dict[str, type[Event]]] = {
 def single_events(event: Event, count: int = 1) -> Iterator[tuple[Event, int]]:
     """The events that an event is composed of, and how many of each; nothing else unfolds them.
 
-    By its very class: a subclass may mean something else, and is nobody's to unfold.
+    The class itself decides: a subclass may mean something else and is not unfolded.
     """
     match event:
         case Composed() if type(event) is Composed:
@@ -373,11 +373,11 @@ _ROW_BY_ROW: Final = frozenset({PostProcessing, GaussianRelease, SharedGaussian}
 
 
 def parts_add_up(events: Iterable[Event | str], rows_per_person: int) -> bool:
-    """Whether releases that read different rows of a party add up for a person; else the larger.
+    """Whether releases of different rows add up for a person; otherwise the larger counts.
 
-    Who has several rows may have some among each part. That the larger cost covers this is known of
-    Gaussian releases alone (:mod:`dpadmm.ledger.balance` has the proof), and not of what a solver
-    may be off by, which is the same for one row and for several.
+    A person with several rows may have some in each part. The larger cost is known to cover this
+    for Gaussian releases only (:mod:`dpadmm.ledger.balance` has the proof). It does not cover a
+    solver's error, which is the same for one row and for several.
 
     Parameters
     ----------
@@ -398,7 +398,7 @@ def parts_add_up(events: Iterable[Event | str], rows_per_person: int) -> bool:
 
 
 def alone(event: Event) -> Event:
-    """The event as it is if all other parties collude: nothing but own noise counts."""
+    """The event if all other parties collude: only the party's own noise counts."""
     match event:
         case SharedGaussian() if type(event) is SharedGaussian:
             return event.alone

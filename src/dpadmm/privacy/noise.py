@@ -96,7 +96,7 @@ class NoiseSource(ABC):
     ) -> Array:
         """``values + sigma N(0, I)`` in whole steps, a power of two: both are rounded to it.
 
-        Rounded apart, so that what is added does not depend on the values.
+        The two are rounded separately, so that the noise does not depend on the values.
         """
         drawn = self.add_gaussian(np.zeros_like(values), np.array(sigma), parties, t, purpose)
         noisy: Array = step * (np.rint(values / step) + np.rint(drawn / step))

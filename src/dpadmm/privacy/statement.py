@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, TypeVar
 import numpy as np
 from pydantic import BeforeValidator, Field, PlainValidator, TypeAdapter
 
-from dpadmm.plain import Array, Delta, Epsilon, json_bound
+from dpadmm.plain import Array, Delta, Epsilon, html_table, json_bound
 from dpadmm.privacy.accountant import (
     Guarantee,
     epsilon_spent,
@@ -90,7 +90,7 @@ def adversary_words(events: Iterable[Event]) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What a statement says besides its figures.
+    """The content of a statement besides its figures.
 
     Attributes
     ----------
@@ -216,8 +216,8 @@ class PrivacyStatement(Terms):
     def brief(self) -> list[tuple[str, str]]:
         """The guarantee in one line, with whatever weakens it; :meth:`lines` has the rest.
 
-        The line says what, how much, for which neighbours, against whom and by which theorem. That
-        noise is simulated, what a paper claims, caveats and guarantees of labels have their own.
+        The line says what, how much, for which neighbours, against whom and by which theorem.
+        Simulated noise, a paper's claim, caveats and guarantees of labels have lines of their own.
         """
         told = [(heading, words) for heading, words in self.lines() if heading not in _IN_FULL]
         if not self.private:
@@ -247,6 +247,9 @@ class PrivacyStatement(Terms):
 
     def __str__(self) -> str:
         return "\n".join(f"{heading}: {words}" for heading, words in self.lines())
+
+    def _repr_html_(self) -> str:
+        return html_table(self.lines())
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for machines; infinite numbers become the string "infinite"."""
@@ -398,7 +401,7 @@ def _shared_noise_terms(terms: Terms, apart: dict[str, Guarantee]) -> Terms:
 
 
 def _about_shared_noise(apart: dict[str, Guarantee]) -> tuple[tuple[str, str], ...]:
-    """What a party that relies on the noise of others must know."""
+    """The caveats of a party that relies on the noise of others."""
     worst = network_guarantee(apart.values())
     return (
         (

@@ -1,1 +1,1 @@
-"""What is minimised, and by whom: losses, graphs, schedules, public facts, rows."""
+"""The problem of a run: losses, graphs, public facts, rows."""

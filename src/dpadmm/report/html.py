@@ -179,13 +179,29 @@ def _paired(sections: Sequence[Section]) -> list[tuple[Section, bool]]:
 
 
 def _section(section: Section, place: int, beside: bool, numbers: Iterator[int]) -> Html:
-    parts: list[Html] = []
+    parts, words = list[Html](), list[Html]()
+
+    def put(shown: Html | None = None) -> None:
+        """Put what was told so far beside what it is about, or by itself."""
+        told = element("div", *words) if words else None
+        both = told is not None and shown is not None and not beside
+        if both:
+            parts.append(element("div", told, shown, class_="pair"))
+        else:
+            parts.extend(part for part in (told, shown) if part is not None)
+        words.clear()
+
     for drawn, blocks in groupby(section.blocks, key=lambda block: isinstance(block, Plot)):
         if drawn:
             figures = [_figure(block, next(numbers)) for block in blocks if isinstance(block, Plot)]
-            parts.append(element("div", *figures, class_="figures"))
-        else:
-            parts += [_block(block) for block in blocks]
+            put(element("div", *figures, class_="figures"))
+            continue
+        for block in blocks:
+            if isinstance(block, Table):
+                put(_block(block))
+            else:
+                words.append(_block(block))
+    put()
     return element(
         "section",
         element("h2", section.title, id=f"section-{place}"),

@@ -11,7 +11,7 @@ import tomli_w
 
 from dpadmm.evaluation.intervals import Estimate
 from dpadmm.evaluation.metrics import ClassFigures, ModelFigures
-from dpadmm.privacy.composition import Odds
+from dpadmm.privacy.accountant import Odds
 from dpadmm.privacy.figures import AtLeast, AtMost, Given, pair
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report.document import (

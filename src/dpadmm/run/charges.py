@@ -74,7 +74,7 @@ class WholePlan:
         return plan_evaluation(weights, self.classes, self.evaluated_rows, self.terms)
 
     def expected(self) -> Plan | None:
-        """The evaluation of a model that is not there yet: it costs the same."""
+        """The evaluation of a model that does not exist yet: it costs the same."""
         if self.terms is None:
             return None
         return self.evaluation(np.ones((self.training.site.outputs, self.training.site.features)))
@@ -94,7 +94,7 @@ def plan_whole(
     wish: Wish,
     least_constant: float | None = None,
 ) -> WholePlan:
-    """Fix a run with what is asked for beside it; every refusal happens here.
+    """Fix a run and the evaluation asked for with it; every refusal happens here.
 
     Parameters
     ----------
@@ -167,7 +167,7 @@ def _refuse_both_parts(training: Plan) -> None:
 
 @dataclass(frozen=True)
 class EvaluationTerms:
-    """What an evaluation costs, and whose noise it gets; all of it public.
+    """What an evaluation costs and whose noise protects it, all from public facts.
 
     Attributes
     ----------
@@ -263,7 +263,7 @@ def is_evaluation(name: str, run_id: str) -> bool:
 
 
 def evaluation_noise(noise: NoiseSource, key: int | None) -> NoiseSource:
-    """Where the noise of an evaluation comes from: in a simulation not the training's once more."""
+    """The source of an evaluation's noise; a simulation does not repeat the training's noise."""
     if key is None:
         return noise
     digest = hashlib.sha256(f"{HISTOGRAM} {key}".encode("ascii")).digest()
@@ -331,7 +331,7 @@ def check_evaluation(
     """Refuse a run whose evaluation would not fit after it; nothing is charged, no row is read.
 
     What the training will have spent counts, where both read the same rows. A training that was
-    charged before, all of it, is not refused: its model is paid for, and may have been evaluated.
+    fully charged before is not refused: its model is paid for, and may have been evaluated.
 
     Parameters
     ----------
@@ -367,7 +367,7 @@ def check_evaluation(
 
 @dataclass(frozen=True)
 class OtherEvaluations:
-    """What the ledgers of parties have under a run beside its training and its own evaluation.
+    """Evaluations that the parties' ledgers list under a run, beside its own.
 
     Attributes
     ----------
@@ -424,7 +424,7 @@ class OtherEvaluations:
 
     @property
     def caveats(self) -> tuple[str, ...]:
-        """What a statement that counts them says of them."""
+        """The caveats of a statement that counts them."""
         if not self.names:
             return ()
         count = len(self.names)
@@ -454,11 +454,11 @@ def _check_room(account: Account, rows: int, name: str) -> None:
 def refuse_repeated(
     whole: WholePlan, ledgers: Mapping[str, str | Path] | None, run_id: str, *, resume: bool
 ) -> None:
-    """Refuse a run whose messages would come from ledgers, unless that was asked for.
+    """Refuse a run that would repeat messages stored in ledgers, unless the caller asked for that.
 
-    Nobody looks at rows here: whether they are those of a run is not known. What a crash cut short
-    goes on in another process; what is complete, or was begun in this process, is taken for
-    another run under the same name, such as the next fold of a cross-validation.
+    This reads no rows, so it cannot know whether they are those of the earlier run. What a crash
+    cut short goes on in another process; what is complete, or was begun in this process, is taken
+    for another run under the same name, such as the next fold of a cross-validation.
 
     Parameters
     ----------

@@ -117,7 +117,7 @@ class Quality:
         return replace(self, links=fit_links(self.histogram))
 
     def evaluation(self, confidence: float = 0.95) -> ModelFigures:
-        """Every figure that follows from the histogram, at the threshold, with its interval."""
+        """Every figure of the histogram at the threshold, with its interval."""
         return evaluate_histogram(self.histogram, confidence, self.threshold)
 
     def repeats(self, other: Quality | None) -> bool:
@@ -125,12 +125,15 @@ class Quality:
         return other is not None and np.array_equal(self.histogram.counts, other.histogram.counts)
 
     def adds_to(self, trained: PrivacyStatement) -> bool:
-        """Whether what it cost a person adds to what the training did; else the larger counts."""
+        """Whether its cost adds to the training's for a person; otherwise the larger counts."""
         if self.about != HELD_OUT or self.privacy is None:
             return self.about == TRAINED_ON
         each = (*trained.parties.values(), *self.privacy.parties.values())
         kinds = (kind for guarantee in each for kind in guarantee.events)
         return parts_add_up(kinds, trained.rows_per_person)
+
+    def _repr_html_(self) -> str:
+        return self.evaluation()._repr_html_()
 
     def __str__(self) -> str:
         figures = self.evaluation().estimates
@@ -145,8 +148,8 @@ class Quality:
 def shown_estimate(figure: Estimate) -> str:
     """A figure with its interval, in words."""
     if figure.value is None:
-        return f"not determined ({figure.reason})"
-    return f"{figure.share:.3f} [{figure.low:.3f}, {figure.high:.3f}]"
+        return figure.shown
+    return f"{figure.shown} [{figure.low:.3f}, {figure.high:.3f}]"
 
 
 def _finite(value: Any) -> float:

@@ -29,7 +29,7 @@ from pydantic import (
 )
 
 from dpadmm.algorithms import algorithm_names, get_algorithm
-from dpadmm.algorithms.schedules import Course, as_course
+from dpadmm.algorithms.base import Course, as_course
 from dpadmm.data.values import Reading
 from dpadmm.durable import FileRefusal, read_text
 from dpadmm.errors import ParameterError, fail, finding, refuse_repeats, shown_value, unknown_name
@@ -88,7 +88,7 @@ def _course_or_auto(value: Any) -> Any:
 
 
 def _whole_number(value: Any) -> Any:
-    """A number of rounds; "auto" is replaced by one before."""
+    """A number of rounds; "auto" was replaced before."""
     if isinstance(value, bool) or not isinstance(value, int):
         raise fail(f'must be a whole number or "auto"; got {shown_value(value)}: correct it')
     if value > MOST_ROUNDS:
@@ -186,7 +186,7 @@ class RunSection(Part):
 
     @property
     def wish(self) -> Wish:
-        """What is asked for beside the training."""
+        """The evaluation asked for with the training."""
         return Wish(Split(self.holdout), self.evaluate, self.probabilities)
 
     @model_validator(mode="after")
@@ -200,7 +200,7 @@ class RunSection(Part):
 
     @model_serializer(mode="wrap")
     def _without_what_nobody_asked(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """What is not asked for goes unsaid: hashes of runs without it stay as they were."""
+        """Leave out what nobody asked for, so that hashes of runs without it stay as they were."""
         content: dict[str, Any] = write(self)
         for name in ("holdout", "evaluate", "probabilities"):
             if not content.get(name, True):
@@ -258,8 +258,8 @@ def _settled_loss(table: dict[str, Any]) -> dict[str, Any]:
 class DataSection(Reading):
     """``[data]``: how rows are read.
 
-    How all files are written, where not as the schema says, is told by the keys of
-    :class:`~dpadmm.data.values.Reading`.
+    The keys of :class:`~dpadmm.data.values.Reading` say how files are written that do not follow
+    the schema's.
 
     Parameters
     ----------
@@ -285,8 +285,8 @@ class DataSection(Reading):
 class PartySection(Reading):
     """``[[party]]``: a party with a file of its own.
 
-    How that file is written, where not as ``[data]`` and the schema say, is told by the keys of
-    :class:`~dpadmm.data.values.Reading`.
+    The keys of :class:`~dpadmm.data.values.Reading` say how the file is written, if not as
+    ``[data]`` and the schema say.
 
     Parameters
     ----------
@@ -451,7 +451,7 @@ AnyPart = TypeVar("AnyPart", bound=Part)
 
 
 def validated(model: type[AnyPart], content: dict[str, Any], folder: Path, what: str) -> AnyPart:
-    """Build a part of a configuration; what is wrong is said in one sentence.
+    """Build a part of a configuration, or refuse it in one sentence.
 
     Parameters
     ----------
@@ -478,7 +478,7 @@ def training_parameters(run: RunSection, names: Sequence[str]) -> TrainingParame
 
 
 def _numbered(topology: str | tuple[Edge, ...], names: Sequence[str]) -> Any:
-    """Edges by number, whichever way the file has them."""
+    """Edges by number; the file may name parties or number them."""
     if isinstance(topology, str):
         return topology
     numbers = {name: number for number, name in enumerate(names)}
@@ -548,7 +548,7 @@ def load_config(path: str | Path, run: Mapping[str, Any] | None = None) -> RunCo
 
 
 def load_toml(path: str | Path, what: str) -> dict[str, Any]:
-    """Read a TOML file; ``what`` is how a refusal calls it."""
+    """Read a TOML file; a refusal calls it ``what``."""
     path = Path(path)
     try:
         return tomllib.loads(read_text(path))

@@ -1,6 +1,7 @@
 """The round loop: one function, the same in a simulation and at a hospital.
 
-**Exchange.** How messages travel: the only part of a round that differs between runtimes.
+**Exchange.** How messages travel: the only part of a round that differs between runtimes. A
+simulation's is here (:class:`InProcess`), and so is its ledger (:class:`MemoryLedger`).
 """
 
 from __future__ import annotations
@@ -76,6 +77,35 @@ class InProcess(Exchange):
         return values.mean(axis=0, keepdims=True) if self.server else values
 
 
+class MemoryLedger(Ledger):
+    """Counts one run in memory, for simulations, which end with their process."""
+
+    def __init__(self) -> None:
+        self._events: dict[int, Event] = {}
+
+    def reserve(self, t: int, event: Event) -> None:
+        """Note the charge of round ``t``."""
+        self._events[t] = event
+
+    def commit(self, t: int, message: Array) -> None:
+        """Check that the round was reserved; a simulation keeps no bytes."""
+        if t not in self._events:
+            raise RuntimeError(f"round {t} must be reserved before it is committed.")
+
+    def committed(self, t: int) -> Array | None:
+        """Nothing: a simulation resumes from its checkpoint instead."""
+        return None
+
+    def resume(self, events: Sequence[Event], last: Array) -> None:
+        """Take over the rounds of the checkpoint."""
+        self._events = dict(enumerate(events))
+
+    @property
+    def events(self) -> tuple[Event, ...]:
+        """What this run was charged, in the order of its rounds."""
+        return tuple(self._events[t] for t in sorted(self._events))
+
+
 _CHECKPOINT_VERSION: Final = 3
 # What reading a damaged checkpoint raises.
 _DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
@@ -87,7 +117,7 @@ _KEPT: Final = ("message", "last", "tail", "total", "heard", "disagreement", "ch
 class RoundHistory:
     """How a run went, from messages alone; arrays are ``(rounds, runs)``.
 
-    Where messages are not models, those that the parties here made of them take their place.
+    Where messages are not models, the models that parties computed from them take their place.
 
     Attributes
     ----------
@@ -253,7 +283,7 @@ def check_inbox(inbox: Array, algorithm: Algorithm, site: Site) -> Array:
 def _check_release(
     algorithm: Algorithm, message: Released, events: tuple[Event, ...], t: int
 ) -> None:
-    """Refuse what no mechanism made, and what was not announced."""
+    """Refuse a message that no mechanism made, or that differs from what was announced."""
     if type(message) is not Released:
         raise TypeError(
             f"{algorithm.name} must send a Released, made by a mechanism; got "

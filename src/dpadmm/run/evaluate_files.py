@@ -52,7 +52,7 @@ from dpadmm.run.session import Charged, Judgement, spent_in_all
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What an evaluation of the rows of a run may cost; None takes the run's.
+    """The budget of an evaluation of a run's rows; None takes the run's.
 
     Attributes
     ----------
@@ -69,7 +69,7 @@ class EvaluationRequest:
     colluders: int | None = None
 
     def terms(self, config: RunConfig, names: tuple[str, ...]) -> EvaluationTerms:
-        """The terms, or a refusal of what nobody has said."""
+        """The terms, or a refusal if one of them is missing."""
         asked = EvaluationTerms.of_run(config.parameters(names))
         if self.epsilon is None and not config.run.holdout:
             raise ParameterError(
@@ -89,9 +89,9 @@ def evaluate_run(
 ) -> Judgement:
     """Evaluate the model of a run on its parties' files: on rows kept out, or trained on.
 
-    Charged to their ledgers, where the same evaluation of the same model costs nothing again. What
-    can be refused is refused before a row is read; then rows are looked at, for the ``owner`` at a
-    terminal, as before a training.
+    It is charged to their ledgers; the same evaluation of the same model costs nothing again. Every
+    refusal comes before a row is read. Then the pre-flight looks at the rows, for the ``owner`` at
+    a terminal, as before a training.
     """
     schema = check_model(config, model)
     check_rows(config, schema)
@@ -131,8 +131,8 @@ def evaluate_run(
 def check_model(config: RunConfig, model: Model) -> Schema:
     """Refuse a model that another run made; return the schema for the files of this one.
 
-    What is written about it beside the model, and what it is charged under, is this run's: its
-    budget and its rows are not those of another.
+    The record beside the model and the name in the ledgers are this run's, so that budget and rows
+    must be this run's, too.
     """
     schema = file_schema(load_schema(config.data.schema_file), config)
     if model.schema is None or model.schema.sha256 != schema.sha256:
@@ -152,7 +152,7 @@ def check_model(config: RunConfig, model: Model) -> Schema:
 
 
 def _other_run(config: RunConfig, model: Model) -> str:
-    """In what the run that made a model differs, in words."""
+    """How the run that made a model differs from this one, in words."""
     if "federation" in model.provenance:
         return "which nodes agreed on"
     come_from = model.provenance.get("config")
@@ -170,7 +170,7 @@ def _other_run(config: RunConfig, model: Model) -> str:
 
 
 def _check_trained_rows(accounts: Mapping[str, Account], run_id: str, split: Split) -> None:
-    """Refuse to call rows kept out that a ledger knows the run of that name to have read."""
+    """Refuse to treat rows as held out if a ledger shows that the run of that name read them."""
     for name, account in accounts.items():
         known = account.runs.get(run_id)
         if known is not None and known.rows != split.train(account.dataset.rows):
@@ -181,7 +181,7 @@ def _check_trained_rows(accounts: Mapping[str, Account], run_id: str, split: Spl
 
 
 def _check_counts(model: Model, rows: Mapping[str, int]) -> None:
-    """Refuse files that have grown or shrunk: the last rows are others then."""
+    """Refuse files that grew or shrank: their last rows are no longer the held-out ones."""
     trained = model.provenance["rows"]
     for name, count in rows.items():
         before = trained.get(name, 0)
@@ -193,7 +193,7 @@ def _check_counts(model: Model, rows: Mapping[str, int]) -> None:
 
 
 def _told_in_all(whole: WholePlan, judged: Judgement, about: Charged) -> Judgement:
-    """The same, its statement telling what the ledgers have of the whole run, if that is more."""
+    """The same model; its statement names whatever more the ledgers list of the run."""
     training, split = whole.training, whole.wish.split
     others = about.others(training, whole.wish, judged)
     stated = judged.quality.privacy
@@ -211,7 +211,7 @@ def _told_in_all(whole: WholePlan, judged: Judgement, about: Charged) -> Judgeme
 def _whole(
     config: RunConfig, schema: Schema, rows: Mapping[str, int], request: EvaluationRequest
 ) -> WholePlan:
-    """The run with the terms of this evaluation, which is beside what it was asked for."""
+    """The run with the terms of this evaluation in place of those it asked for."""
     wish = config.run.wish
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", PrivacyWarning)

@@ -32,9 +32,15 @@ from typing import Any, Final, Protocol, TypeAlias
 
 from dpadmm.algorithms import get_algorithm
 from dpadmm.data.encode import Survey, survey
-from dpadmm.data.party_rows import PartyRows, encode_by_party, encode_party, list_parts
+from dpadmm.data.parts import list_parts
 from dpadmm.data.schema import Schema, load_schema
-from dpadmm.data.tables import check_columns, encoded_batches
+from dpadmm.data.tables import (
+    PartyRows,
+    check_columns,
+    encode_by_party,
+    encode_party,
+    encoded_batches,
+)
 from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import DataError, ParameterError, PreflightStop
 from dpadmm.ledger.base import Ledger
@@ -57,8 +63,8 @@ from dpadmm.run.engine import Checkpoint
 from dpadmm.run.model import Model, ModelError, load_model, model_bytes
 from dpadmm.run.options import PrivacyWarning, Wish
 from dpadmm.run.plan import Plan
-from dpadmm.run.result import RecordedRun, Run, noise_error, provenance, read_record
-from dpadmm.run.session import Charged, Session, lay_out, lay_out_both
+from dpadmm.run.result import RecordedRun, Run, provenance, read_record
+from dpadmm.run.session import Charged, Session, lay_out, lay_out_both, noise_error
 from dpadmm.solvers.cluster import Cluster, ClusterRows
 
 #: The largest share of bad labels that does not look wrong.
@@ -139,7 +145,7 @@ class Findings:
 def preflight(
     rule: Preflight, look: Callable[[], Findings], place: Path, owner: Owner | None
 ) -> None:
-    """Look at the rows of a run that has not begun, and end it where its owner's rule says so.
+    """Look at the rows of a run that has not begun; end the run if the owner's rule says so.
 
     Parameters
     ----------
@@ -170,7 +176,7 @@ def preflight(
 
 
 def tell_owner(found: Findings, place: Path, owner: Owner | None, *, ask: bool = False) -> bool:
-    """Write what was found where only its owner reads it, and show it; whether to go on."""
+    """Write the findings for the owner alone, and show them; return whether to go on."""
     with written_whole(place, "preflight", private=True) as file:
         file.write(found.text.encode())
     if owner is None or not found.lines:
@@ -221,7 +227,7 @@ _KNOW_THEIRS: Final = ("model", "record")
 
 @dataclass(frozen=True)
 class Watch:
-    """Whom to tell how a run gets on; told public facts only, but for the owner of the rows.
+    """Callbacks that follow a run; all but the owner's get public facts only.
 
     Attributes
     ----------
@@ -267,7 +273,7 @@ def prepare(config: RunConfig) -> Schema:
 
 
 def check_results(places: Mapping[str, Path | None], sha256: str) -> None:
-    """Refuse to put results where another run has left its own; the same run may be repeated.
+    """Refuse to overwrite the results of another run; the same run may be repeated.
 
     Parameters
     ----------
@@ -326,9 +332,9 @@ def check_files(config: RowsConfig, schema: Schema) -> None:
 
 
 def spends_anew(config: RunConfig) -> str | None:
-    """What to know before a private run is repeated without ledgers; None where it does not apply.
+    """The warning before a private run is repeated without ledgers; None where none is due.
 
-    That an earlier run left its files is all that this looks at.
+    The only sign it looks for are the files of an earlier run.
     """
     result, told = config.result, config.run
     left = [place for place in (result.model, result.record) if place is not None]
@@ -442,8 +448,8 @@ def lay_out_part(
 def write_results(run: Run) -> RecordedRun:
     """Write the model and drop the checkpoint, then write the record; each whole or not at all.
 
-    The model comes first: it is what was paid for, and the record is made of it. The record is
-    returned, whether or not it is written.
+    The model comes first: it is what the budget paid for, and the record describes it. The record
+    is returned, whether or not it is written.
     """
     result = run.config.result
     data = model_bytes(run.model)
@@ -461,7 +467,7 @@ def write_results(run: Run) -> RecordedRun:
 
 
 def file_schema(schema: Schema, config: RowsConfig) -> Schema:
-    """The schema as it applies to the files at hand, as ``[data]`` says that they are written.
+    """The schema for these files, written as ``[data]`` says.
 
     Only a common file has a party column.
     """
@@ -481,7 +487,7 @@ def file_schema(schema: Schema, config: RowsConfig) -> Schema:
 
 
 def party_schema(schema: Schema, party: PartySection) -> Schema:
-    """The schema of :func:`file_schema` as it applies to the file of one party."""
+    """The schema of :func:`file_schema` for the file of one party."""
     try:
         return schema.read_as(party)
     except DataError as error:
@@ -489,9 +495,10 @@ def party_schema(schema: Schema, party: PartySection) -> Schema:
 
 
 def reading_word(config: RunConfig, schema: Schema) -> str:
-    """A word for how the files are read, which neither the plan nor the schema's hash says.
+    """A word for how the files are read, which neither the plan nor the schema's hash contains.
 
-    A run is not continued under another: its messages are of rows that were read otherwise.
+    A run is never continued under another word: its messages belong to rows that were read
+    differently.
 
     Parameters
     ----------
@@ -508,7 +515,7 @@ def reading_word(config: RunConfig, schema: Schema) -> str:
 def plan_config(
     config: RunConfig, schema: Schema, rows: Mapping[str, int], wish: Wish | None = None
 ) -> WholePlan:
-    """The run of a configuration, with what is asked for beside it unless something else is."""
+    """The run of a configuration, with its own evaluation unless another one is given."""
     return plan_whole(
         config.parameters(tuple(rows)),
         rows,
@@ -529,8 +536,8 @@ def _open_ledgers(
 ) -> tuple[dict[str, int], Sequence[Ledger] | None]:
     """Open the run in its ledgers, which know how many rows there are.
 
-    What can be refused is refused before a row is read, and rows are looked at before anything is
-    written, unless the run has begun.
+    Every refusal comes before a row is read. Unless the run has begun, the pre-flight looks at the
+    rows before anything is written.
     """
 
     def look() -> None:
@@ -562,7 +569,7 @@ def run_session(config: RunConfig, schema: Schema, whole: WholePlan, noise: Nois
 
 
 def run_noise(config: RunConfig) -> NoiseSource:
-    """Where the noise of a configuration's run comes from."""
+    """The source of noise of a configuration's run."""
     key = config.run.simulation_key
     return secure_noise() if key is None else SimulatedNoise(key)
 
@@ -639,7 +646,7 @@ def read_parties(
 
 
 def look_at_rows(config: RowsConfig, schema: Schema) -> Findings:
-    """Read the rows of every party once, and count what they hold: for their owner alone."""
+    """Read the rows of every party once and count what they contain, for their owner alone."""
     if config.data.file is not None:
         batches = encoded_batches(config.data.file, schema)
         return Findings({config.data.file.name: survey(batches, schema)})
@@ -665,8 +672,8 @@ def look_first(config: RowsConfig, schema: Schema, place: Path, owner: Owner | N
 def work_folder(model: Path) -> Iterator[Path]:
     """A folder beside the model for encoded rows; one that a killed run left is emptied.
 
-    Beside others' files one may have been put there by somebody else, or lead elsewhere: it is
-    refused, and nothing is removed.
+    In a shared folder somebody else may have put it there, or made it a link: it is then refused,
+    and nothing is removed.
     """
     folder = model.with_name(f".{model.name}.rows")
     try:

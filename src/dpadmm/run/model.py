@@ -55,6 +55,7 @@ from dpadmm.data.encode import assemble
 from dpadmm.data.feature_maps import asked_map
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encoded_batches
+from dpadmm.data.values import is_table
 from dpadmm.durable import FileRefusal, parse_json, read_regular, write_whole
 from dpadmm.plain import Array, json_data
 from dpadmm.privacy.statement import PrivacyStatement
@@ -216,7 +217,7 @@ class Model:
         schema: Schema | None = None,
         provenance: Mapping[str, Any] | None = None,
     ) -> Model:
-        """Take what there is to keep of a fitted estimator."""
+        """Take what the file keeps from a fitted estimator."""
         from sklearn.utils.validation import check_is_fitted
 
         check_is_fitted(estimator)
@@ -282,19 +283,18 @@ class Model:
         Parameters
         ----------
         X
-            With a schema a table with its columns, as ``dpadmm predict`` reads it: a pandas frame,
-            an Arrow table, or the path of a CSV or Parquet file. It needs no label column and may
-            have others. An array or sparse matrix has encoded columns already.
+            With a schema a table with its columns, as ``dpadmm predict`` reads it: a pandas or
+            polars frame, an Arrow table, or the path of a CSV or Parquet file. It needs no label
+            column and may have others. An array or sparse matrix has encoded columns already.
         """
-        is_table = isinstance(X, str | Path | pa.Table | pa.RecordBatch)
         if self.schema is None:
-            if is_table:
+            if isinstance(X, str | Path | pa.Table | pa.RecordBatch):
                 raise ModelError(
                     "model must have a schema to read tables by; this one was fitted on arrays: "
                     "give it an array or a frame of numbers"
                 )
             return X
-        if not is_table and not (hasattr(X, "columns") and hasattr(X, "iloc")):
+        if not isinstance(X, str | Path) and not is_table(X):
             return X
         schema = self.schema.without_party()
         batches = encoded_batches(X, schema, require_label=False, only_known=False)
@@ -412,7 +412,7 @@ def load_model(path: str | Path) -> Model:
 
 
 def _accepted(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters as they were saved, which the estimator knows; new ones keep their defaults."""
+    """The saved parameters, if the estimator knows them; new ones keep their defaults."""
     from dpadmm.estimators import ADMMClassifier
 
     ADMMClassifier(**parameters)
@@ -468,7 +468,7 @@ def _texts(values: NDArray[Any]) -> NDArray[Any]:
 
 
 def _tagged(value: Any, name: str) -> Any:
-    """A parameter as JSON, with a tag where JSON has no such thing."""
+    """A parameter as JSON, with a tag where JSON has no such type."""
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float) and not math.isfinite(value):

@@ -32,7 +32,7 @@ ALGORITHM_ROUNDS: Final = 50
 
 @dataclass(frozen=True)
 class Option:
-    """What a run can be told, declared once for everybody who offers it.
+    """The options of a run, declared once for everybody who offers them.
 
     Attributes
     ----------
@@ -232,7 +232,7 @@ DEFAULT: Final[Any] = SimpleNamespace(**{name: each.default for name, each in OP
 
 
 def one_of(name: str, value: Any) -> Any:
-    """The value of an option that has a few only; or a refusal that lists them."""
+    """The value of an option with few choices, or a refusal that lists them."""
     if value not in OPTIONS[name].choices:
         raise unknown_name(name, value, OPTIONS[name].choices)
     return value
@@ -268,7 +268,7 @@ MOST_ROUNDS: Final = 10_000
 
 
 def too_many_rounds(rounds: int) -> str:
-    """What is wrong with so many rounds, after their name."""
+    """The complaint about a number of rounds, to follow the parameter's name."""
     return (
         f"must be at most {MOST_ROUNDS}, since every round is a message with noise of its own and "
         "the noise of each grows with the square root of their number within the same budget; got "
@@ -279,7 +279,7 @@ def too_many_rounds(rounds: int) -> str:
 def chosen_loss(
     loss: str, algorithm: str, options: Mapping[str, Any], calibration: str = DEFAULT.calibration
 ) -> str:
-    """The name of a loss, with "auto" replaced by what the algorithm takes it for."""
+    """The name of a loss, with "auto" replaced by the algorithm's choice."""
     if loss != "auto":
         return loss
     # Commands read the defaults above when they start; the algorithms take numpy and scipy.
@@ -308,11 +308,11 @@ class ConvergenceWarning(UserWarning):
 
 
 class ScaleWarning(UserWarning):
-    """A bound on rows that may be in other units than they are; said whatever the rows are."""
+    """Warns that a bound may be in other units than the rows, whatever the rows are."""
 
 
 class RepeatedFitWarning(UserWarning):
-    """Fits that each spend a budget anew; said whatever the rows are."""
+    """Warns that each fit spends a budget anew, whatever the rows are."""
 
 
 @functools.cache
@@ -345,7 +345,7 @@ def say_repeated_once() -> None:
 class TrainingParameters:
     """What decides a run, as the estimator and a configuration name it; all of it public.
 
-    ``algorithm_chosen`` says that nobody named the algorithm: it was chosen, and is told of.
+    ``algorithm_chosen`` says that nobody named the algorithm: it was chosen, and statements say so.
     """
 
     algorithm: str
@@ -376,7 +376,7 @@ class TrainingParameters:
 
 @dataclass(frozen=True)
 class Split:
-    r"""Which rows are trained on and which are kept out: the last block of every party's rows.
+    r"""Which rows are trained on and which are held out: the last block of every party's rows.
 
     .. math:: h_i = \lceil \mathrm{holdout}\cdot n_i \rceil,\qquad
               \text{train } 1..n_i-h_i,\quad \text{held out } n_i-h_i+1..n_i
@@ -410,7 +410,7 @@ class Split:
         return RowRange(0, self._edge(rows)) if self.holdout else None
 
     def held_out(self, rows: int) -> RowRange | None:
-        """The positions that are evaluated on: those kept out, or None for all."""
+        """The positions that are evaluated on: the held-out ones, or None for all."""
         from dpadmm.ledger.balance import RowRange
 
         return RowRange(self._edge(rows), rows) if self.holdout else None

@@ -33,10 +33,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpadmm.algorithms import REGISTRY, get_algorithm
-from dpadmm.algorithms.base import Algorithm, Budget, Settings
+from dpadmm.algorithms.base import Algorithm, Budget, Course, Settings, as_course, first_value
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.algorithms.pr_admm import PRADMM
-from dpadmm.algorithms.schedules import Course, as_course, first_value
 from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array
@@ -106,7 +105,7 @@ def penalty_is_not_too_large(site: Site, penalty: float, rounds: int) -> list[Co
 
     A round moves the parties by about :math:`h / (2\eta V)` of the way to the optimum, h being an
     eigenvalue of the pooled loss's Hessian; their mean is at most :math:`c c_1 / d`, with the mean
-    of the parties' weights for c: public numbers. A party of few rows does not slow the others.
+    of the parties' weights for c: public numbers. A party with few rows does not slow the others.
     """
     curvature = site.weight.mean() * site.loss.curvature_bound / site.features
     steps = 2 * penalty * site.topology.degrees.mean() / curvature
@@ -194,7 +193,7 @@ def _parts(history: Sequence[Event]) -> list[Event]:
 
 
 def _cost(event: Event) -> float:
-    """What shares are measured in: epsilon of pure releases, else squared mu."""
+    """The unit of shares: epsilon for pure releases, otherwise squared mu."""
     parts = _parts([event])
     pure = sum(part.epsilon for part in parts if isinstance(part, PureRelease))
     normal = (part for part in parts if isinstance(part, GaussianRelease | SharedGaussian))
@@ -232,8 +231,8 @@ class Choice:
 def _everybody_is_heard(topology: Any, parties: int | None = None) -> bool:
     """Whether a graph lets every party hear all others.
 
-    Of the names only those that mean it for any number of parties count: the answer is then the
-    same before the parties are known. What is no graph is refused elsewhere.
+    Only names count that mean it for any number of parties, so that the answer is the same before
+    the parties are known. A value that is no graph is refused elsewhere.
     """
     if parties == 1:
         return True
@@ -358,7 +357,7 @@ def choice_of(site: Site, budget: Budget, options: Mapping[str, Any]) -> Choice:
 
 
 def _about_sharing(site: Site, budget: Budget) -> str:
-    """What noise = "shared" would bring, and against whom it would hold."""
+    """The gain from noise = "shared", and against whom it would hold."""
     if site.parties < 3:
         return ""
     colluders = default_colluders(site.parties)
@@ -406,7 +405,7 @@ class Plan:
 
     @property
     def budget(self) -> Budget | None:
-        """What each party may spend; None without privacy."""
+        """The budget of each party; None without privacy."""
         return self.settings.budget
 
     def of_party(self, party: int) -> Plan:
@@ -550,7 +549,7 @@ def _loss_for(algorithm: type[Algorithm], parameters: TrainingParameters) -> Los
 def _settings_for(
     algorithm: type[Algorithm], parameters: TrainingParameters, site: Site
 ) -> Settings:
-    """What the algorithm is configured from, every number checked."""
+    """The settings of the algorithm, every number checked."""
     rounds = positive_integer("rounds", parameters.rounds)
     if rounds > MOST_ROUNDS:
         raise ParameterError(f"rounds {too_many_rounds(rounds)}.")
@@ -595,7 +594,7 @@ def _penalty_for(
 
 
 def _needs_neighbours(name: str) -> ParameterError:
-    """The refusal of an algorithm with one party, which names those that serve there."""
+    """The refusal of an algorithm with one party; it names those that work there."""
     alone = [each for each in REGISTRY.values() if not each.needs_neighbours]
     private = " or ".join(repr(each.name) for each in alone if each.private)
     plain = " or ".join(repr(each.name) for each in alone if not each.private)

@@ -140,7 +140,7 @@ def predict_file(
 
 
 def _reading_of(model: Model, party: str) -> Reading:
-    """How the file of one party of the model's run was written."""
+    """The format of one party's file in the model's run."""
     # Configurations are loaded where a party is named, and nowhere else.
     from dpadmm.run.config import validated
 

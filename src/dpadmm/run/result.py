@@ -24,11 +24,10 @@ better than the others, up to 4 times.
 from __future__ import annotations
 
 import json
-import math
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
@@ -45,22 +44,16 @@ from pydantic import (
     model_serializer,
 )
 
-from dpadmm.algorithms.base import Algorithm
-from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.data.schema import Schema, column_weights, units_per_column
 from dpadmm.durable import FileRefusal, read_json, write_whole
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.plain import Array, Delta, Epsilon, Finite
-from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.privacy.statement import PrivacyStatement
-from dpadmm.problem.rows import RowBlock, Shard
 from dpadmm.problem.site import Topology
-from dpadmm.run.classifier import Classifier, Quality, chosen_output
+from dpadmm.run.classifier import Classifier, Quality
 from dpadmm.run.config import RunConfig
 from dpadmm.run.model import Model
-from dpadmm.run.plan import Plan
-from dpadmm.run.session import train
 from dpadmm.version import __version__
 
 # What trains is not loaded for whoever only predicts.
@@ -109,7 +102,7 @@ class _Part(BaseModel):
 
 
 class _Party(_Part):
-    """A party and its public number of rows; what it spent, where the record knows it."""
+    """A party, its public number of rows and, where the record knows it, what it spent."""
 
     name: str
     rows: Annotated[int, Field(ge=0)]
@@ -150,7 +143,7 @@ class _Weight(_Part):
 
 
 class Learnt(_Part):
-    """What the model tells apart, and its largest weights.
+    """The classes of the model, and its largest weights.
 
     With ``frequencies`` the columns became Fourier features, whose weights say nothing about a
     column: none is recorded. ``intercepts`` go with weights of whole units, by the class that they
@@ -224,7 +217,7 @@ def _intercepts(schema: Schema, coef: Array, towards: Sequence[str]) -> dict[str
 
 
 class _Account(_Part):
-    """What a ledger said, as :meth:`dpadmm.ledger.balance.Account.to_dict` has it."""
+    """The account of a ledger, in the form of :meth:`dpadmm.ledger.balance.Account.to_dict`."""
 
     dataset: dict[str, Any]
     policy: dict[str, Any]
@@ -255,9 +248,9 @@ class _Account(_Part):
 
 
 class LedgerCheck(_Part):
-    """A ledger and whether everything in it could be worked out again.
+    """A ledger, and whether recomputing everything in it gave the same.
 
-    What is written was found at the end of the run; a report may look again.
+    The record holds what was found at the end of the run; a report may look again.
     """
 
     account: _Account | None = None
@@ -266,7 +259,7 @@ class LedgerCheck(_Part):
 
 
 class _Federation(_Part):
-    """What a node knows of the others, and how its run went."""
+    """A node's view of the others and of its own run."""
 
     node: str = ""
     nodes: tuple[str, ...] = ()
@@ -283,7 +276,7 @@ class _Federation(_Part):
 
 
 class RecordedRun(_Part):
-    """What a record says of a run; fields that older records lack are None or empty."""
+    """The record of a run; fields that older records lack are None or empty."""
 
     version: Literal[1]
     dpadmm: str
@@ -317,7 +310,7 @@ class RecordedRun(_Part):
     def of_classifier(
         cls, classifier: Classifier, topology: Topology, rows: Mapping[str, int], **facts: Any
     ) -> RecordedRun:
-        """Record what a run left behind, here and now.
+        """Record a finished run.
 
         Parameters
         ----------
@@ -404,9 +397,9 @@ class RecordedRun(_Part):
         return told
 
     def is_of(self, model: Model) -> bool:
-        """Whether it was made with a model: by the same run, whose messages were the same.
+        """Whether the same run, with the same messages, made this record and a model.
 
-        What was chosen or evaluated later does not matter.
+        Thresholds and evaluations that came later do not matter.
         """
         followed = {name: tuple(each) for name, each in model.classifier.history.items()}
         same = self.run_sha256 == model.provenance.get("run_sha256")
@@ -453,56 +446,6 @@ def read_record(path: Path) -> RecordedRun:
     except FileRefusal as error:
         raise ParameterError(f"run must be a readable JSON file; got {path}: {error}.") from None
     return RecordedRun.from_dict(content, str(path))
-
-
-# Algorithms whose noise is in their messages and whose local work takes any rows; others draw
-# batches of rows, or change labels.
-_SERVED: Final = ("dp-gd", "pr-admm", "dvp", "m-admm", "r-admm", "mr-admm")
-# The figure is known to about a thirtieth from so many numbers.
-_NUMBERS: Final = 400
-# Numbers drawn at most, a few seconds' work; larger runs are left out.
-_MOST_DRAWN: Final = 2e7
-
-
-def noise_error(planned: Plan, output: str = "auto", heard: Sequence[int] = ()) -> float | None:
-    """The standard error that noise gives each weight; None where it is not known.
-
-    Parameters
-    ----------
-    planned
-        The run of all parties.
-    output
-        Which messages the classifier is the mean of, as the estimator has it.
-    heard
-        Numbers of the parties whose messages it is the mean of; all unless given.
-    """
-    site = planned.site
-    if planned.algorithm.name not in _SERVED:
-        return None
-    runs = max(2, math.ceil(_NUMBERS / (site.outputs * site.features)))
-    if runs * planned.rounds * math.prod(site.shape) / site.runs > _MOST_DRAWN:
-        return None
-    alike = replace(planned, algorithm=_with_own_noise(planned), site=replace(site, runs=runs))
-    parties = len(site.index)
-    # One row of zeros acts as any number of them: counts enter by the public facts alone.
-    row = RowBlock(
-        np.arange(parties),
-        np.zeros((parties, 1, site.features)),
-        np.zeros((parties, 1, site.outputs)),
-    )
-    outcome = train(alike, Shard((row,), site.rows), noise=SimulatedNoise(0))
-    models = getattr(outcome, chosen_output(planned.algorithm, output))
-    mean = models[list(heard) or slice(None)].mean(axis=0)
-    return float(np.sqrt(mean.var(axis=0, ddof=1).mean()))
-
-
-def _with_own_noise(planned: Plan) -> Algorithm:
-    """The algorithm, with each party's share of shared noise drawn as its own: the same sum."""
-    algorithm = planned.algorithm
-    if not isinstance(algorithm, DPGD) or algorithm.shared is None:
-        return algorithm
-    honest = algorithm.shared.parties - algorithm.shared.colluders
-    return replace(algorithm, shared=None, sigma=algorithm.sigma / math.sqrt(honest))
 
 
 def provenance(
@@ -626,7 +569,7 @@ class Run:
 
 
 def ledger_checks(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[str, Any]]:
-    """Work every ledger out again: its account, or what is wrong with it."""
+    """Recompute every ledger: its account, or what is wrong with it."""
     checks: dict[str, dict[str, Any]] = {}
     for name, path in (ledgers or {}).items():
         try:
@@ -638,7 +581,7 @@ def ledger_checks(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[st
 
 
 def _check(ledger: SQLiteLedger) -> dict[str, Any]:
-    """Work an open ledger out again."""
+    """Recompute an open ledger."""
     try:
         account = ledger.verify().to_dict()
     except LedgerError as error:
@@ -651,7 +594,7 @@ def _check(ledger: SQLiteLedger) -> dict[str, Any]:
 
 
 def ledger_facts(ledgers: Mapping[str, str | Path] | None) -> dict[str, dict[str, Any]]:
-    """What a record keeps of every ledger: its words (policy, rule, spent, left) and its check.
+    """What a record keeps of each ledger: policy, rule, spending, balance, and the check.
 
     Opening a ledger reads it whole, so each is opened once for both.
     """

@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -20,17 +20,18 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpadmm.algorithms import reviewed
-from dpadmm.algorithms.base import LabelNoise
+from dpadmm.algorithms.base import Algorithm, LabelNoise
+from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
-from dpadmm.ledger.base import Ledger, MemoryLedger
+from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array
 from dpadmm.privacy.accountant import Guarantee, network_guarantee
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given, pair
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.mechanisms import randomize_labels, require_exact_shares
-from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.privacy.statement import (
     NOT_COVERED,
     Charges,
@@ -38,7 +39,7 @@ from dpadmm.privacy.statement import (
     Terms,
     make_statement,
 )
-from dpadmm.problem.rows import PartedRows, Rows, Shard
+from dpadmm.problem.rows import PartedRows, RowBlock, Rows, Shard
 from dpadmm.run.charges import (
     HISTOGRAM_SHARE,
     OtherEvaluations,
@@ -51,8 +52,15 @@ from dpadmm.run.charges import (
     histogram_of,
     ledger_accounts,
 )
-from dpadmm.run.classifier import HELD_OUT, TRAINED_ON, Classifier, Quality, released_weights
-from dpadmm.run.engine import Checkpoint, Exchange, InProcess, Outcome, run
+from dpadmm.run.classifier import (
+    HELD_OUT,
+    TRAINED_ON,
+    Classifier,
+    Quality,
+    chosen_output,
+    released_weights,
+)
+from dpadmm.run.engine import Checkpoint, Exchange, InProcess, MemoryLedger, Outcome, run
 from dpadmm.run.options import DEFAULT, PrivacyWarning, Split, Wish
 from dpadmm.run.plan import Plan, announced, check_labels_once
 from dpadmm.solvers.workspace import Workspace
@@ -69,7 +77,7 @@ def lay_out(
     """Lay out ``(rows, labels)`` of the parties of a plan's site for :func:`train`.
 
     Where the algorithm asks for randomised labels, this function randomises them, row by row and
-    once. A plan whose labels come randomised leaves them as they are.
+    once. If labels are already randomised, they stay as they are.
 
     Parameters
     ----------
@@ -122,7 +130,7 @@ def lay_out(
 
 
 def _check_label_epsilon(chosen: Array, added: LabelNoise) -> None:
-    """Refuse what users chose for their labels outside the public bounds."""
+    """Refuse an epsilon for a label outside the public bounds."""
     if not ((added.epsilon <= chosen) & (chosen <= added.largest_epsilon)).all():
         raise ParameterError(
             "label_epsilon of every row must be between the options label_epsilon and "
@@ -311,7 +319,7 @@ class Charged:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What an evaluation found, what each party was charged for it, and its name in the ledgers."""
+    """The result of an evaluation, what each party was charged, and its name in the ledgers."""
 
     quality: Quality
     events: tuple[tuple[Event, ...], ...] = field(repr=False)
@@ -419,10 +427,10 @@ class Session:
         )
 
     def evaluate_paid(self, outcome: Outcome, shard: Shard) -> Judgement | None:
-        """:meth:`evaluate` a model whose training was just paid for: the model is there, anyhow.
+        """:meth:`evaluate` a model that was just trained; whatever happens, the model stays.
 
-        That an evaluation fits is known before the training (:meth:`charged`), but others may spend
-        meanwhile, or the model may be another than the one that was evaluated before.
+        :meth:`charged` checks before the training that an evaluation fits, but others may spend
+        meanwhile, or an earlier evaluation may be of another model.
         """
         weights = released_weights(self.whole.training, outcome, self.output)
         try:
@@ -445,7 +453,7 @@ class Session:
         parties: ArrayLike,
         **scale: Any,
     ) -> Classifier:
-        """The classifier, with the statement of all that was charged for it.
+        """The classifier, with a statement of everything charged for it.
 
         ``scale`` is how rows were prepared where no schema says it, as
         :meth:`~dpadmm.run.classifier.Classifier.of_run` takes it.
@@ -556,8 +564,8 @@ def state_whole(
 ) -> PrivacyStatement:
     """State what a run guarantees, with its histogram if there was one.
 
-    A histogram of the rows that were trained on adds to what the training cost; where its rows were
-    kept out, the larger of the two is what a person is guaranteed.
+    A histogram of the rows that were trained on adds to the cost of the training. If its rows were
+    held out, a person is guaranteed the larger of the two costs.
 
     Parameters
     ----------
@@ -612,7 +620,7 @@ def _by_rows(
     others: OtherEvaluations,
     split: Split,
 ) -> tuple[_Histories, _Histories]:
-    """What each party was charged for rows that were trained on, and for those kept out."""
+    """What each party was charged for the rows that were trained on, and for those held out."""
     if not split.holdout:
         return _added(events, others.trained_on, counting), ()
     elsewhere = _added(counting, others.kept_out)
@@ -620,13 +628,13 @@ def _by_rows(
 
 
 def _added(*histories: Sequence[Sequence[Event]]) -> _Histories:
-    """The histories of each party, one after the other; an empty one is nobody's."""
+    """The histories of each party, joined; an empty list stands for no party."""
     given = [each for each in histories if each]
     return tuple(tuple(chain(*each)) for each in zip(*given, strict=True))
 
 
 def _several(planned: Plan) -> str:
-    """What to add where a person may have rows in both parts (:mod:`dpadmm.ledger.balance`)."""
+    """The caveat where a person may have rows in both parts (:mod:`dpadmm.ledger.balance`)."""
     budget = planned.budget
     if budget is None or budget.rows_per_person == 1:
         return ""
@@ -636,7 +644,7 @@ def _several(planned: Plan) -> str:
 def _details(
     planned: Plan, wish: Wish, judged: Judgement | None, *, ahead: bool, others: bool
 ) -> tuple[tuple[str, str], ...]:
-    """What a statement says about rows that were kept out, and about a histogram."""
+    """The details of a statement about held-out rows and about a histogram."""
     split = wish.split
     if split.holdout:
         kept = f"the last {100 * split.holdout:g}% of every party's rows were not trained on"
@@ -676,3 +684,53 @@ def _histogram_alone(planned: Plan, judged: Judgement | None) -> str:
     mu = ratio * gaussian_mu(budget.epsilon, budget.ideal_delta)
     epsilon = gaussian_epsilon(mu, budget.ideal_delta)
     return pair(float(np.max(epsilon)), float(np.max(budget.delta)))
+
+
+# Algorithms whose noise is in their messages and whose local work takes any rows; others draw
+# batches of rows, or change labels.
+_SERVED: Final = ("dp-gd", "pr-admm", "dvp", "m-admm", "r-admm", "mr-admm")
+# The figure is known to about a thirtieth from so many numbers.
+_NUMBERS: Final = 400
+# Numbers drawn at most, a few seconds' work; larger runs are left out.
+_MOST_DRAWN: Final = 2e7
+
+
+def noise_error(planned: Plan, output: str = "auto", heard: Sequence[int] = ()) -> float | None:
+    """The standard error that noise gives each weight; None where it is not known.
+
+    Parameters
+    ----------
+    planned
+        The run of all parties.
+    output
+        Which messages the classifier is the mean of, as the estimator has it.
+    heard
+        Numbers of the parties whose messages it is the mean of; all unless given.
+    """
+    site = planned.site
+    if planned.algorithm.name not in _SERVED:
+        return None
+    runs = max(2, math.ceil(_NUMBERS / (site.outputs * site.features)))
+    if runs * planned.rounds * math.prod(site.shape) / site.runs > _MOST_DRAWN:
+        return None
+    alike = replace(planned, algorithm=_with_own_noise(planned), site=replace(site, runs=runs))
+    parties = len(site.index)
+    # One row of zeros acts as any number of them: counts enter by the public facts alone.
+    row = RowBlock(
+        np.arange(parties),
+        np.zeros((parties, 1, site.features)),
+        np.zeros((parties, 1, site.outputs)),
+    )
+    outcome = train(alike, Shard((row,), site.rows), noise=SimulatedNoise(0))
+    models = getattr(outcome, chosen_output(planned.algorithm, output))
+    mean = models[list(heard) or slice(None)].mean(axis=0)
+    return float(np.sqrt(mean.var(axis=0, ddof=1).mean()))
+
+
+def _with_own_noise(planned: Plan) -> Algorithm:
+    """The algorithm with each share of shared noise drawn as a party's own: the sum is the same."""
+    algorithm = planned.algorithm
+    if not isinstance(algorithm, DPGD) or algorithm.shared is None:
+        return algorithm
+    honest = algorithm.shared.parties - algorithm.shared.colluders
+    return replace(algorithm, shared=None, sigma=algorithm.sigma / math.sqrt(honest))

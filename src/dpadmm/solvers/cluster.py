@@ -25,7 +25,7 @@ import numpy as np
 from scipy import sparse
 
 from dpadmm.data.encode import Survey, is_sparse, survey
-from dpadmm.data.party_rows import RowPart, encode_part
+from dpadmm.data.parts import RowPart, encode_part
 from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encoded_batches
 from dpadmm.durable import Closable
@@ -148,7 +148,7 @@ class Cluster(Closable):
         Parameters
         ----------
         parts
-            As :func:`~dpadmm.data.party_rows.list_parts` found them.
+            As :func:`~dpadmm.data.parts.list_parts` found them.
         schema
             The public description.
         """

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from dpadmm.algorithms.schedules import inverse_variance_sum, iteration, periodic
+from dpadmm.algorithms.pr_admm import inverse_variance_sum, iteration, periodic
 from dpadmm.plain import Array
 from dpadmm.problem.site import Topology
 

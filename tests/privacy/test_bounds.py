@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from mpmath import mp, mpf
 
-from dpadmm.privacy.composition import OptimalPure, PrivacyLoss
+from dpadmm.privacy.curves import OptimalPure, PrivacyLoss
 from dpadmm.privacy.events import GaussianRelease, PureRelease
 
 
