@@ -1,5 +1,6 @@
 """The guides' commands run exactly as printed, in a folder with the files they print."""
 
+import json
 import re
 from pathlib import Path
 
@@ -61,6 +62,15 @@ def test_the_page_on_evaluation_runs_as_printed(fork_server, tmp_path):
     header, *rows = (tmp_path / "judged.csv").read_text().splitlines()
     assert header == '"label","score","probability"'
     assert len(rows) == 200
+
+
+def test_the_page_on_studies_runs_as_printed(fork_server, tmp_path):
+    pytest.importorskip("opendp", reason="the extra 'secure' is not installed")
+    assert run_page(DOCS / "guide-files.md", tmp_path, fork_server.commands(), most=2) == 2
+    assert run_page(DOCS / "studies.md", tmp_path, fork_server.commands()) == 8
+    found = json.loads((tmp_path / "described.json").read_text())
+    assert {figure["kind"] for figure in found["found"]} >= {"proportion", "mean", "table"}
+    assert (tmp_path / "described.html").exists()
 
 
 def test_the_way_from_plan_to_proof_runs_as_printed(fork_server, tmp_path):

@@ -69,6 +69,26 @@ def test_a_run_that_is_evaluated(hospitals, dpadmm):
     assert checked(dpadmm(*public), "evaluate")["about"] == "public"
 
 
+def test_describe(hospitals, dpadmm):
+    text = (hospitals / "run.toml").read_text()
+    parties = text[text.index("[data]") : text.index("[result]")]
+    wish = '[[wish]]\nkind = "proportion"\ncolumns = ["y"]\n'
+    study = "[study]\nepsilon = 9.0\ndelta = 1e-3\nsimulation_key = 1\n"
+    result = '[result]\nrecord = "found.json"\n'
+    rows = {"north": 60, "south": 40, "west": 20}
+    for name, count in rows.items():
+        parties = parties.replace(f'name = "{name}"', f'name = "{name}"\nrows = {count}')
+    (hospitals / "describe.toml").write_text(study + parties + result + wish)
+    told = checked(dpadmm("describe", hospitals / "describe.toml", "--json"), "describe")
+    assert set(told) <= set(SCHEMA["$defs"]["describe"]["properties"])
+    assert {key for each in told["found"] for key in each} <= set(
+        SCHEMA["$defs"]["study_figure"]["properties"]
+    )
+    plan = ("describe", hospitals / "describe.toml", "--plan", "--width", "0.5", "--json")
+    told = checked(dpadmm(*plan), "describe")
+    assert set(told) <= set(SCHEMA["$defs"]["describe"]["properties"])
+
+
 def test_schema_draft_and_check(hospitals, dpadmm):
     draft = ("schema", "draft", hospitals / "west.csv", "--label", "y", "-o", hospitals / "s.toml")
     assert checked(dpadmm(*draft, "--json"), "schema_draft")["classes"] == ["no", "yes"]

@@ -87,8 +87,8 @@ class StudyWish(Part):
     levels
         Which quantiles.
     smooth
-        Values are taken as spread evenly within a bin: narrower intervals of quantiles, that hold
-        where this is so. Without it they end at the edges of bins.
+        Values are taken as spread smoothly over neighbouring bins: narrower intervals of quantiles,
+        that hold where this is so. Without it they end at the edges of bins.
     norm
         C of correlations: rows whose columns, scaled to [-1, 1], are longer are scaled down.
     weight

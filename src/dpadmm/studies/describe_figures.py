@@ -19,7 +19,8 @@ from a histogram of the column where one is released, and else from its largest 
 **Quantiles**: of a bin with edges a and b, the q-quantile is in it only if
 :math:`F(a)\le q\le F(b)`. Bins for which :math:`T(e) = A_e - qD` contradicts that, by more than z
 deviations of :math:`D q(1-q)` and its noise, are left out; the interval is all others. Where values
-are taken as spread evenly within bins it is read off the lines between the edges instead.
+are taken as spread smoothly over neighbouring bins it is read off the lines between the edges
+instead, moved by an eighth of what a bin and its neighbours differ by.
 
 **Correlation**: the delta method for the noise, and :math:`(1-r^2)/N` for sampling, which is more
 than that of normal columns.
@@ -248,6 +249,9 @@ class ReadOff:
         own = noise[0] / noise[1] ** 2 + 4 * value**2 * noise[0]
         own += (square - 2 * value**2) ** 2 * variance
         half = self.z * math.sqrt(max(around - spread**2, 0.0) / rows + own / rows**2)
+        if 2 * half > _WIDEST**2:
+            # About the noise and not the estimate: else small estimates alone would be left out.
+            return Estimate("sd", None)
         low, high = max(spread - half, 0.0), min(spread + half, 1.0)
         return Estimate("sd", math.sqrt(spread), math.sqrt(low), math.sqrt(high))
 
@@ -307,8 +311,11 @@ class ReadOff:
         first, last = int(accepted[0]), int(accepted[-1])
         low, high = edges[first], edges[last + 1]
         if smooth:
-            low = _crossing(edges, np.minimum(top, whole), first)
-            high = _crossing(edges, np.maximum(bottom, -whole), last)
+            # How far the rows of a bin may be from even, by how unlike its neighbours it is.
+            steps = np.abs(np.diff(counts, prepend=counts[0], append=counts[-1]))
+            bend = np.maximum(steps[1:], steps[:-1]) / 8
+            low = _crossing(edges, np.minimum(top, whole) + bend[first], first)
+            high = _crossing(edges, np.maximum(bottom, -whole) - bend[last], last)
         rising = np.maximum.accumulate(distance)
         place = min(int(np.searchsorted(rising, 0.0, side="left")), count)
         value = _crossing(edges, rising, max(place - 1, 0))

@@ -167,7 +167,9 @@ def study_schema(config: StudyConfig) -> Schema:
 
 def rows_to_plan(config: StudyConfig) -> dict[str, int]:
     """The public number of rows of each party that the study reads, without reading its files."""
-    counts = declared_rows(config)
+    told = {party.name: party.rows for party in config.party if party.rows is not None}
+    # Who only plans needs no ledger yet.
+    counts = told if config.party and len(told) == len(config.party) else declared_rows(config)
     return {name: Split(config.study.holdout).train_rows(count) for name, count in counts.items()}
 
 
