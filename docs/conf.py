@@ -72,7 +72,7 @@ def _algorithm_table() -> str:
         shown = f"[`{name}`](/papers/{name}.md)" if page.exists() else f"`{name}`"
         runs = "around a server" if algorithm.needs_server else "on a graph of the parties"
         if algorithm.hears_everybody:
-            runs = "around a server, or on a complete graph"
+            runs = "around a server, or on any connected graph"
         privacy = "under a budget" if algorithm.private else "none"
         lines.append(f"| {shown} | {runs} | {privacy} | {algorithm.paper} |")
     return "\n".join(lines)

@@ -743,14 +743,6 @@ def test_noise_and_colluders_are_arguments_and_options_alike(data, tmp_path, kin
             {"algorithm": "r-admm", "colluders": 1},
             "colluders must be left out for the algorithm 'r-admm', .* It is one of: dp-gd.",
         ),
-        (
-            {"algorithm": "auto", "topology": "ring", "noise": "own"},
-            "noise must be left out for the algorithm 'pr-admm'",
-        ),
-        (
-            {"algorithm": "auto", "topology": "ring", "noise": "shared"},
-            "topology must be 'server' or 'complete' with noise = 'shared'",
-        ),
         ({"algorithm": "dp-gd", "colluders": 1}, "colluders must be left out with noise = 'own'"),
         ({"algorithm": "dp-gd", "noise": "loud"}, "'own' or 'shared'; got 'loud'"),
     ],

@@ -438,7 +438,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         names = {item.name for item in fields(TrainingParameters)} - apart
         asked = {name: getattr(self, name) for name in names}
         asked["algorithm_options"] = self.algorithm_options or {}
-        return with_options(TrainingParameters(**asked), self._own_options(), parties)
+        return with_options(TrainingParameters(**asked), self._own_options())
 
     def _own_options(self) -> dict[str, Any]:
         """Options of the algorithm that were given by themselves."""

@@ -441,6 +441,43 @@ def test_with_own_noise_a_party_alone_hears_the_others_and_itself(counts):
         np.testing.assert_array_equal(apart.model[0], together.model[place])
 
 
+@pytest.mark.parametrize("noise", ["own", "shared"])
+@pytest.mark.parametrize("outputs", [1, 3])
+@pytest.mark.parametrize(
+    "topology", ["ring", "path", "star", "grid", "random", [(0, 2), (1, 2), (2, 3)]]
+)
+def test_any_connected_graph_has_the_result_of_a_complete_one(topology, outputs, noise):
+    """Links decide how sums travel, and nothing else: bit for bit."""
+    told = {"outputs": outputs, "options": {"noise": noise}}
+    parties = parties_of(outputs=outputs)
+    found, complete = (
+        models_of(planned_of(topology=graph, **told), parties, SimulatedNoise(3))
+        for graph in (topology, "complete")
+    )
+    np.testing.assert_array_equal(found, complete)
+    events = [announced(planned_of(topology=graph, **told)) for graph in (topology, "complete")]
+    assert events[0] == events[1]
+
+
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_a_thousand_parties_on_a_sparse_graph(noise):
+    counts = (5,) * 1000
+    random = np.random.default_rng(0)
+    parties = [
+        (rows / np.linalg.norm(rows, axis=1, keepdims=True), random.choice([-1.0, 1.0], (5, 1)))
+        for rows in random.normal(size=(1000, 5, FEATURES))
+    ]
+    found, complete = (
+        models_of(
+            planned_of(counts, topology=graph, rounds=2, options={"noise": noise}, delta=1e-4),
+            parties,
+            SimulatedNoise(3),
+        )
+        for graph in ("random", "server")
+    )
+    np.testing.assert_array_equal(found, complete)
+
+
 # -- refusals -----------------------------------------------------------------------------------
 
 
@@ -463,7 +500,7 @@ def test_an_honest_majority_is_the_default(parties, colluders):
             "must be 1 to 2 with 4 parties, so that two are honest; got 3",
         ),
         ({"counts": (9, 9), "options": {"noise": "shared"}}, "parties must be at least 3"),
-        ({"topology": "ring"}, "topology must be 'server' or 'complete'"),
+        ({"topology": [(0, 1), (2, 3)]}, "topology must be connected; got the components"),
         ({"options": {"step": 4.0}}, "must be below 2 .* the rounds diverge; got 4.0"),
         ({"options": {"momentum": 1.0}}, "less than 1"),
         ({"loss": "squared"}, "must have a bounded slope"),

@@ -20,6 +20,7 @@ from dpadmm.federation.transport.wire import decode_masked, encode_message
 from dpadmm.privacy.events import PostProcessing
 from dpadmm.privacy.mechanisms import release_again
 from dpadmm.privacy.sensitivity import Summation
+from dpadmm.problem.site import SpanningTree, build_topology
 
 NAMES = ("north", "south", "west", "east")
 HUB = "hub"
@@ -41,13 +42,14 @@ class Line:
     def __init__(self, meddle=unchanged):
         self.meddle = meddle
         self.sessions = {}
-        self.wire = []
+        self.wire, self.told = [], []
 
     def carry(self, sender, receiver, label, data, take):
-        if sender in NAMES:
+        if sender != HUB:
             self.wire.append((sender, label, data))
         data = self.meddle(sender, receiver, label, data)
         if data is not None:
+            self.told.append((sender, receiver, label, data))
             take(sender, label, data)
 
 
@@ -68,8 +70,9 @@ class Session:
     def present(self, name):
         return True
 
-    def hear(self, topic, take):
-        self._takes[topic] = take
+    def hear(self, topic, take, names=None):
+        for name in self.neighbours if names is None else names:
+            self._takes[topic, name] = take
 
     def serve(self, topic, answer):
         self._answers[topic] = answer
@@ -77,8 +80,8 @@ class Session:
     def publish(self, topic, label, data):
         for name in self.neighbours:
             other = self._line.sessions.get(name)
-            if other is not None and topic in other._takes:
-                self._line.carry(self.name, name, label, data, other._takes[topic])
+            if other is not None and (topic, self.name) in other._takes:
+                self._line.carry(self.name, name, label, data, other._takes[topic, self.name])
 
     def ask(self, topic, neighbour, label, take, *, timeout=5.0, longest=0):
         other = self._line.sessions.get(neighbour)
@@ -134,7 +137,17 @@ class Party:
     """One party in one view."""
 
     def __init__(
-        self, parties, line, name, *, view=None, hub=HUB, past=(), pins=None, decoded=None
+        self,
+        parties,
+        line,
+        name,
+        *,
+        view=None,
+        hub=HUB,
+        links=None,
+        past=(),
+        pins=None,
+        decoded=None,
     ):
         view = view or parties.view()
         names = view.agreed.names
@@ -143,6 +156,11 @@ class Party:
         self.store = parties.store(name)
         self.keys = parties.keys(name, self.store, view, pins)
         others = [other for other in names if other != name]
+        tree = None
+        if links is not None:
+            graph = build_topology(links, len(names))
+            tree = SpanningTree.of(graph, names)
+            others = [names[other] for other in graph.neighbours(self.place)]
         site = SimpleNamespace(
             index=np.array([self.place]),
             parties=len(names),
@@ -168,6 +186,7 @@ class Party:
             before_send=self.keys.before_send,
             ring=self.keys.ring,
             averager=hub,
+            tree=tree,
             store=self.store,
             decoded=decoded,
             patience=PATIENCE,

@@ -333,7 +333,7 @@ class Algorithm(ABC):
     needs_server: ClassVar[bool] = False
     #: The default number of messages of each party.
     default_rounds: ClassVar[int] = 50
-    #: Hears every party in every round, so it needs a server or a complete graph.
+    #: Hears every party in every round: around a server, or along a tree of any connected graph.
     hears_everybody: ClassVar[bool] = False
     #: Releases under a privacy budget.
     private: ClassVar[bool] = False
@@ -402,7 +402,9 @@ class Algorithm(ABC):
 
     def hears_mean(self, site: Site) -> bool:
         """Whether the inbox has a single source, the mean of all parties' messages."""
-        return site.topology.server or self.summation is not None
+        if site.topology.server or self.summation is not None:
+            return True
+        return self.hears_everybody and not site.topology.complete
 
     def of_party(self, place: int, site: Site, settings: Settings) -> Self:
         """The same algorithm at one of its parties, in a separate process.

@@ -1,9 +1,10 @@
 r"""dp-gd: private gradient rounds with momentum, with noise of each party's own or shared by all.
 
 Gradient descent with Gaussian noise (R. Bassily, A. Smith, A. Thakurta, "Private empirical risk
-minimization", FOCS 2014) and a heavy ball (B. Polyak, 1964), around a server or on a complete
-graph; with noise shared as in P. Kairouz, Z. Liu, T. Steinke, "The distributed discrete Gaussian
-mechanism for federated learning with secure aggregation", ICML 2021.
+minimization", FOCS 2014) and a heavy ball (B. Polyak, 1964), around a server or on any connected
+graph, where sums travel along a tree; with noise shared as in P. Kairouz, Z. Liu, T. Steinke, "The
+distributed discrete Gaussian mechanism for federated learning with secure aggregation", ICML
+2021.
 
 .. math::
     m_i &= \tfrac{c_i}{n_i}\textstyle\sum_k s_k u_k^\top + \xi_i\quad\text{(sent)},\qquad

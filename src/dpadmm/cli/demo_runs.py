@@ -390,7 +390,7 @@ def together(data: DemoData, parameters: TrainingParameters, seed: int) -> Toget
     """All parties within a budget, some runs with noise of their own."""
     problem, noise = data.problem, SimulatedNoise(seed)
     accuracy: list[float] = []
-    parameters = settled(parameters, len(problem.counts))
+    parameters = settled(parameters)
     planned = plan(
         parameters, problem.counts, features=problem.features, names=problem.names, runs=RUNS
     )

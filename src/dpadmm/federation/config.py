@@ -25,9 +25,15 @@ from dpadmm.data.values import Reading, Spelling
 from dpadmm.errors import ParameterError, fail, refuse_repeats
 from dpadmm.federation.identity import check_identity, check_node_name, describe
 from dpadmm.federation.transport.session import Security, check_loopback, split_address
-from dpadmm.federation.transport.wire import LONGEST_FACTS, check_numbers
+from dpadmm.federation.transport.wire import (
+    LONGEST_FACTS,
+    MOST_NUMBERS,
+    check_numbers,
+    ends_of,
+)
 from dpadmm.plain import Name, Names, Part, as_tuple, canonical_json
 from dpadmm.privacy.figures import Given
+from dpadmm.problem.site import SpanningTree
 from dpadmm.run.charges import WholePlan, plan_whole
 from dpadmm.run.config import (
     File,
@@ -46,7 +52,7 @@ from dpadmm.run.plan import Plan
 from dpadmm.version import NUMBERS_FORMAT
 
 # How nodes talk before and beside the rounds: raised when a message of theirs changes.
-FORMAT: Final = "dpadmm-federation/3"
+FORMAT: Final = "dpadmm-federation/4"
 _SPELLING: Final[dict[str, bool]] = dict.fromkeys(Spelling.model_fields, True)
 _OWN_AFFAIR: Final[dict[str, Any]] = {
     **dict.fromkeys(("party", "ignore", "missing_marks"), True),
@@ -206,32 +212,59 @@ class AgreedRun(Part):
             classes=classes,
             wish=self.run.wish,
         )
-        topology = whole.training.site.topology
-        everybody = topology.server or (topology.degrees == len(self.party) - 1).all()
-        if whole.terms is not None and not everybody:
+        topology, algorithm = whole.training.site.topology, whole.training.algorithm
+        one_model = topology.server or topology.complete or algorithm.hears_everybody
+        if whole.terms is not None and not one_model:
             raise ParameterError(
-                "topology must be 'server' or 'complete' with evaluate or probabilities, for which "
-                f"every node hears every other; got {topology.name!r}. Change it, or train without "
-                "and evaluate on public rows with dpadmm evaluate MODEL --public FILE."
+                "topology must be 'server' or 'complete' with evaluate or probabilities for the "
+                f"algorithm {algorithm.name!r}, with which nodes of other graphs have models of "
+                f"their own; got {topology.name!r}. Change it, use dp-gd, or train without and "
+                "evaluate on public rows with dpadmm evaluate MODEL --public FILE."
             )
+        self._check_parts(whole)
         if self.server is not None and not topology.server:
             raise ParameterError(
                 f"server must be left out with the topology {topology.name!r}; got {self.server!r}."
             )
         return whole
 
+    def tree(self, planned: Plan) -> SpanningTree | None:
+        """How sums travel between parties that do not all hear each other; None if none need to."""
+        topology = planned.site.topology
+        if topology.server or topology.complete or not planned.algorithm.hears_everybody:
+            return None
+        return SpanningTree.of(topology, self.names)
+
+    def _check_parts(self, whole: WholePlan) -> None:
+        """Refuse noise of each party's own where too much would travel to the root of a tree."""
+        training = whole.training
+        if training.algorithm.summation is not None or self.tree(training) is None:
+            return
+        _, _, outputs, features = training.site.shape
+        numbers = outputs * features * len(self.party)
+        if numbers > MOST_NUMBERS:
+            raise ParameterError(
+                f"parties x outputs x features must be at most {MOST_NUMBERS} with noise = 'own' "
+                f"and the topology {training.site.topology.name!r}, where messages travel to the "
+                f"root of a tree one by one; got {numbers}. Use noise = 'shared', or a server. "
+                "Nothing was read or spent."
+            )
+
     def without(self, lost: str, planned: Plan) -> AgreedRun:
-        """The run of the others over the links that are left; refused where they cannot go on.
+        """The run without a node, or a link, over those that are left; refused where none can be.
 
         Rounds, budgets and options stay: what each release costs is what it would have cost.
         """
         if lost == self.server:
             raise ParameterError(f"a run cannot go on without its server, {lost!r}.")
+        ends = set(ends_of(lost))
         run = self.run
         changes: dict[str, Any] = {"run_id": f"{run.run_id} without {lost}"}
         if not planned.site.topology.server:
             pairs = [(self.names[i], self.names[j]) for i, j in planned.site.topology.edges]
-            changes["topology"] = tuple(pair for pair in pairs if lost not in pair)
+            changes["topology"] = tuple(
+                pair for pair in pairs if lost not in pair and ends != {*pair}
+            )
         for name in ("epsilon", "delta", "penalty"):
             changes[name] = _of_others(getattr(run, name), lost)
         options = {name: _of_others(value, lost) for name, value in run.algorithm_options.items()}

@@ -11,8 +11,9 @@ neighbours say that they heard no more of it than its ledger has.
     \frac1N \sum_i m_i = \frac{\mathrm{step}}{N} \sum_i w_i
 
 A party masks a message once, before it is committed. It sends what was committed, again and again
-if need be. A server adds the masked vectors up; without a server every party does, and the vectors
-are as uniform to it as to anybody. A sum is decoded only if it is within its public range.
+if need be. A server adds the masked vectors up, or the parties do along a tree
+(:mod:`~dpadmm.federation.transport.tree`); where all hear each other every party does, and the
+vectors are as uniform to it as to anybody. A sum is decoded only if it is within its public range.
 """
 
 from __future__ import annotations
@@ -32,14 +33,20 @@ from dpadmm.federation.recovery import WHEN_LOST, Departure, PastSum, SomebodyLe
 from dpadmm.federation.transport.mailbox import Mailbox, NeighbourLost
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import DrawRefused, MemoryStore, MessageStore
-from dpadmm.federation.transport.wire import decode_masked, decode_message, encode_message
+from dpadmm.federation.transport.tree import TreeMailbox
+from dpadmm.federation.transport.wire import (
+    decode_masked,
+    decode_message,
+    encode_message,
+    ends_of,
+)
 from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.base import Ledger
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.sensitivity import Summation
-from dpadmm.problem.site import Site
+from dpadmm.problem.site import Site, SpanningTree
 from dpadmm.run.engine import Exchange, RunEnded, tail_start
 from dpadmm.run.plan import Plan
 
@@ -54,8 +61,9 @@ class OneParty(Exchange, Closable):
     run
         32 bytes that all parties agree on; a message of another run is refused.
     averager
-        Whether a node without rows averages the parties' messages. It is then the one source, and
-        its number follows the last party's. Otherwise every party hears all others and averages.
+        Whether one source has the mean or the sum of all parties' messages: a node without rows,
+        or a tree. Its number then follows the last party's. Otherwise every party hears all others
+        and averages.
     timeout
         Seconds to wait for the others in a round.
     decoded
@@ -196,6 +204,8 @@ class PeerExchange(OneParty):
         Of all parties, in their order.
     averager
         Name of the node without rows that averages, if there is one.
+    tree
+        How sums travel between parties that do not all hear each other.
     store
         Where complete rounds are kept: a run goes on where its store ends.
     decoded
@@ -213,18 +223,24 @@ class PeerExchange(OneParty):
         names: Sequence[str],
         *,
         averager: str | None = None,
+        tree: SpanningTree | None = None,
         store: MessageStore | None = None,
         decoded: DecodedSums | None = None,
         **options: Any,
     ) -> None:
-        super().__init__(site, run, averager=averager is not None, decoded=decoded)
-        everybody = [*names, averager]
-        sources = {str(everybody[party]): party for party in self.sources}
-        #: Names of the sources, in their order.
-        self.source_names = tuple(sources)
-        self.mailbox = Mailbox(
-            session, run, self.party, sources, self._shape, store or MemoryStore(), **options
-        )
+        averages = averager is not None or tree is not None
+        super().__init__(site, run, averager=averages, decoded=decoded)
+        self._adds_up = not averages
+        place = (self._shape, store or MemoryStore())
+        self.mailbox: Mailbox
+        if tree is None:
+            everybody = [*names, averager]
+            sources = {str(everybody[party]): party for party in self.sources}
+            self.mailbox = Mailbox(session, run, self.party, sources, *place, **options)
+        else:
+            self.mailbox = TreeMailbox(session, run, self.party, names, tree, *place, **options)
+        #: Names of those whose messages are heard, in their order.
+        self.source_names = self.mailbox.source_names
 
     @property
     def complete_rounds(self) -> int:
@@ -312,7 +328,6 @@ class SumExchange(PeerExchange):
         **options: Any,
     ) -> None:
         super().__init__(session, site, run, names, **options)
-        self._adds_up = options.get("averager") is None
         self._summation = summation
         self._past = tuple(past)
         self._first = len(self._past)
@@ -532,7 +547,15 @@ class HearingExchange(Exchange):
                     continue
                 if self._when_lost == "stop" and t == 0:
                     raise
-                self._leave(error.name, t)
+                lost = error.name
+                if self._departure is None and error.lost not in ("", self._session.name):
+                    # Whoever ended is not lost: it says who is.
+                    lost = error.lost
+                elif self._departure is not None and not error.ended:
+                    lost = self._departure.look_for(error.name, error.seconds)
+                    if not lost:
+                        continue
+                self._leave(lost, t)
                 raise RunEnded from error
             except DrawRefused as error:
                 self._watcher.event("draw-refused", level="error", error=error)
@@ -548,10 +571,13 @@ class HearingExchange(Exchange):
 
     def _leave(self, name: str, t: int) -> None:
         """End here; where the others go on, tell them how far this node is."""
-        self.lost = name
+        self.lost = self._exchange.mailbox.lost = name
         if self._departure is not None:
             self._departure.freeze(name, self._ledger.released, self.done)
         if name == self._session.name:
+            return
+        if ends_of(name):
+            self._watcher.event("link-lost", level="warning", link=name, round=t)
             return
         self._watcher.event(
             "neighbour-lost",

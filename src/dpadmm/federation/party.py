@@ -23,7 +23,7 @@ from dpadmm.errors import (
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange, PeerExchange, SumExchange
 from dpadmm.federation.keys import Masks
-from dpadmm.federation.recovery import WHEN_LOST, Departure, LeftOut, SomebodyLeft, View
+from dpadmm.federation.recovery import LINK_LOST, WHEN_LOST, Departure, LeftOut, SomebodyLeft, View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup
 from dpadmm.federation.same_sums import SumsComparison
 from dpadmm.federation.transport.mailbox import Mailbox
@@ -33,6 +33,8 @@ from dpadmm.federation.transport.wire import (
     decode_masked,
     decode_message,
     encode_message,
+    ends_of,
+    lost_words,
 )
 from dpadmm.ledger.balance import Account
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
@@ -227,6 +229,7 @@ class _Part:
         view, keys = self.view, self.keys
         options = self.node.mailbox_options(self.departure, view) | {
             "averager": view.agreed.server,
+            "tree": view.tree,
             "store": self.node.store,
         }
         if self._before is not None:
@@ -392,7 +395,8 @@ class _Part:
             return None
         # Where a link was cut, the others may have decided on another node than this one missed.
         self.hearing.lost = decision.lost
-        self.session.left.add(decision.lost)
+        if not ends_of(decision.lost):
+            self.session.left.add(decision.lost)
         node.watcher.event(
             "going-on",
             spec=following.run.hex(),
@@ -603,7 +607,8 @@ def _runs_of(account: Account, agreed: AgreedRun) -> list[str]:
     names, run = [], str(agreed.run.run_id)
     for name in account.runs:
         first, *lost = name.removeprefix(run).split(" without ")
-        if name.startswith(run) and not first and {*lost} <= {*agreed.nodes}:
+        known = {name for each in lost for name in ends_of(each) or (each,)} <= {*agreed.nodes}
+        if name.startswith(run) and not first and known:
             names.append(name)
     return names
 
@@ -646,11 +651,18 @@ def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
     caveats = []
     view, lost = part.view, part.hearing.lost
     if view.lost:
-        caveats.append(f"Went on without: {', '.join(view.lost)}: {WHEN_LOST['continue']}")
+        left_out = [name for name in view.lost if not ends_of(name)]
+        if left_out:
+            caveats.append(f"Went on without: {', '.join(left_out)}: {WHEN_LOST['continue']}")
+        links = ", ".join(lost_words(name) for name in view.lost if ends_of(name))
+        if links:
+            caveats.append(f"Went on by other ways without {links}: {LINK_LOST}")
     if lost is not None:
         done = part.hearing.done
         name = part.node.setup.name
-        why = f"the others went on without {lost}" if lost == name else f"{lost} was lost"
+        why = (
+            f"the others went on without {lost}" if lost == name else f"{lost_words(lost)} was lost"
+        )
         caveats.append(f"Ended early: {why} after {done} rounds: {WHEN_LOST['stop']}")
     if part.hearing.refused_sum is not None:
         caveats.append(
@@ -660,7 +672,7 @@ def _about_losses(part: _Part, last: _Part) -> tuple[str, ...]:
     if last is not part:
         what = last.hearing.refused_sum or f"{last.hearing.lost} was lost, too,"
         caveats.append(
-            f"Going on without {last.view.lost[-1]} came to nothing: {what} "
+            f"Going on without {lost_words(last.view.lost[-1])} came to nothing: {what} "
             f"after {last.hearing.done} rounds of the changed run "
             f"{last.view.run.hex()}. The model is that of the rounds before; what was charged "
             "since is counted."

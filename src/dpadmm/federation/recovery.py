@@ -7,7 +7,7 @@ import json
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
@@ -16,6 +16,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError, ParameterError
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.config import AgreedRun
+from dpadmm.federation.search import Search
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.store import MessageStore
 from dpadmm.federation.transport.wire import (
@@ -24,6 +25,8 @@ from dpadmm.federation.transport.wire import (
     Departing,
     Frozen,
     Limits,
+    ends_of,
+    lost_words,
     noted,
     said,
 )
@@ -32,6 +35,7 @@ from dpadmm.ledger.filters import overspent
 from dpadmm.plain import Array, Words
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given
+from dpadmm.problem.site import SpanningTree
 from dpadmm.run.charges import evaluation_id
 from dpadmm.run.plan import Plan, announced
 
@@ -71,6 +75,10 @@ WHEN_LOST: Final = {
         "spent."
     ),
 }
+#: The same where a link was cut, and sums took another way.
+LINK_LOST: Final = (
+    "nobody was lost. The round that was cut short stays spent, and fewer rounds were left."
+)
 DEPARTURE_TOPIC: Final = "departure"
 _FROZEN: Final = "departure"
 _DECIDED: Final = "departure decided"
@@ -121,7 +129,7 @@ class Decision:
     Attributes
     ----------
     lost
-        Who is left out.
+        Who, or which link, is left out.
     kept
         How many rounds all of the others have sent; where only sums are seen, how many sums all of
         them have.
@@ -157,7 +165,10 @@ class Departure:
 
     Where a link is cut its two ends miss each other, and either may be heard first. Each node has
     one vote, for the loss of one node. The others go on once all nodes but that one have voted for
-    its loss. A node changes its vote only to a node later in the order of the run, and only once
+    its loss. Where sums travel along a tree a vote may also be for the loss of a link, which needs
+    the votes of all nodes; which of the two a node votes for first is known by asking
+    (:mod:`~dpadmm.federation.search`). Links come before nodes, in the order of the run.
+    A node changes its vote only to one later in the order, and only once
     somebody other than the earlier one has voted for that: then the earlier can no longer have all
     votes. So all nodes that decide decide the same, however often links come and go. Nobody votes
     for the loss of a node without which the others could not go on: it leaves itself.
@@ -174,7 +185,9 @@ class Departure:
         Whether only sums of messages are seen: then nobody's message is sent again, and the others
         go on from the last sum that all of them have. The first round with messages in this run.
     can_spare
-        Whether the others could go on without a node.
+        Whether the others could go on without a node, or a link.
+    links
+        Who is linked with whom, where the others can go on without a link; else None.
     on_refused
         Called with a message that should not have been sent: its sender, a code and a sentence.
 
@@ -196,13 +209,14 @@ class Departure:
         sums: bool = False,
         first_sent: int = 0,
         can_spare: Callable[[str], bool] = lambda name: True,
+        links: Mapping[str, tuple[str, ...]] | None = None,
         on_refused: Callable[[str, str, ExchangeError], None] = lambda name, reason, error: None,
     ) -> None:
         self._session, self._run, self._store = session, run, store
         self._name, self._can_spare = session.name, lru_cache(maxsize=None)(can_spare)
         self._sums, self.first_sent = sums, first_sent
         self._parties, self._nodes = set(parties), set(nodes)
-        self._order = {name: place for place, name in enumerate(("", *nodes))}
+        self._order = {name: place for place, name in enumerate(nodes)}
         self._label = run.hex()
         self._lock = threading.Lock()
         # For whose loss this node votes: its own name once it takes no further part.
@@ -223,6 +237,10 @@ class Departure:
                 others = noted(Departing, known, "a loss", self._limits)
                 self._sent |= others.sent
                 self._summed |= others.summed
+        self._search: Search | None = None
+        if links is not None:
+            topic, label = (DEPARTURE_TOPIC, f"{self._label}-missed")
+            self._search = Search(session, topic, label, links, self._limits, on_refused=on_refused)
         session.serve(DEPARTURE_TOPIC, self._answer)
 
     @staticmethod
@@ -246,6 +264,15 @@ class Departure:
             return None
         return Decision(**noted(Decided, note, "a decision", self._limits).model_dump())
 
+    def look_for(self, name: str, timeout: float) -> str:
+        """What is lost where this node misses a neighbour: it, or the link; empty if neither."""
+        if self._search is None or self._lost:
+            return name
+        try:
+            return self._search.look_for(name, timeout, self._can_spare, self.listen)
+        except SomebodyLeft as left:
+            return left.name
+
     def listen(self) -> None:
         """Ask the neighbours whether somebody is lost.
 
@@ -254,8 +281,13 @@ class Departure:
         SomebodyLeft
             If one has said so; or, whatever was heard before, that it is this node.
         """
+        search = self._search
         for neighbour in self._session.neighbours:
             self._session.ask(DEPARTURE_TOPIC, neighbour, self._label, self._take, timeout=2.0)
+            if search is not None:
+                self._session.ask(
+                    DEPARTURE_TOPIC, neighbour, search.label, search.take, timeout=2.0
+                )
         with self._lock:
             if self.left_out:
                 raise SomebodyLeft(self._name)
@@ -324,18 +356,26 @@ class Departure:
                 news, heard = (missing, present), time.monotonic()
             if time.monotonic() > min(heard + timeout, begin + _PATIENCE * timeout):
                 raise Disagreement(
-                    f"all others must agree to go on without {self._lost} within {timeout:g} s; "
-                    f"not heard of: {', '.join(sorted(missing))}."
+                    f"all others must agree to go on without {lost_words(self._lost)} within "
+                    f"{timeout:g} s; not heard of: {', '.join(sorted(missing))}."
                 )
         self._store.take_note(self._run, _SENT, known.to_bytes().decode("ascii"))
         self._store.take_note(self._run, _DECIDED, json.dumps(vars(decision)))
         return decision
 
     def _answer(self, label: str) -> bytes | None:
+        if self._search is not None and label == self._search.label:
+            return self._search.said()
         with self._lock:
             if label != self._label or not self._lost:
                 return None
             return self._known().to_bytes()
+
+    def _rank(self, lost: str) -> tuple[int, int, str]:
+        """The order in which votes change: nothing, links, nodes."""
+        if not lost:
+            return (0, 0, "")
+        return (1, 0, lost) if ends_of(lost) else (2, self._order[lost], "")
 
     def _known(self) -> Departing:
         summed = self._summed if self._sums else {}
@@ -357,7 +397,7 @@ class Departure:
             content = Departing(lost=name, sent={})
         with self._lock:
             if not self._lost:
-                self._reported = max(self._reported, content.lost, key=self._order.__getitem__)
+                self._reported = max(self._reported, content.lost, key=self._rank)
                 return
             if self.left_out or self._settled:
                 return
@@ -378,7 +418,7 @@ class Departure:
         """Whether this node changes its vote: its own can no longer win, and the other one may."""
         if self._lost == self._name:
             return False
-        later = self._order[content.lost] > self._order[self._lost]
+        later = self._rank(content.lost) > self._rank(self._lost)
         others = set(content.sent) - {content.lost, self._lost}
         if content.lost == self._name and self._nodes <= {self._name, *content.sent}:
             return True
@@ -423,6 +463,8 @@ class View:
         The run as it was agreed on, before anybody was lost; None for that run itself.
     evaluation
         How ledgers know it, where it is the evaluation of a model; else empty.
+    tree
+        How sums travel, where every party is heard and not all are linked with each other.
     """
 
     agreed: AgreedRun
@@ -437,30 +479,45 @@ class View:
     charged: tuple[Event, ...] = field(default=(), repr=False)
     first: Plan | None = field(default=None, repr=False)
     evaluation: str = ""
+    tree: SpanningTree | None = None
 
     @classmethod
     def whole(cls, agreed: AgreedRun, planned: Plan, schema: Schema) -> View:
         """The run as it was agreed on."""
-        return cls(agreed, planned, agreed.digest(schema), planned.rounds)
+        tree = agreed.tree(planned)
+        return cls(agreed, planned, agreed.digest(schema), planned.rounds, tree=tree)
 
     @property
     def run_id(self) -> str:
         """How ledgers know it."""
         return self.evaluation or str(self.agreed.run.run_id)
 
-    def can_spare(self, name: str) -> bool:
-        """Whether the others could go on without a node, as far as links decide."""
+    def can_spare(self, lost: str) -> bool:
+        """Whether the others could go on without a node or a link, as far as links decide."""
+        topology, ends = self.planned.site.topology, ends_of(lost)
+        if ends:
+            pair = tuple(sorted(map(self.agreed.names.index, ends)))
+            edges = tuple(each for each in topology.edges if each != pair)
+            connected = len(replace(topology, edges=edges).components) == 1
+            return self.links is not None and pair in topology.edges and connected
         try:
-            self.agreed.without(name, self.planned)
+            self.agreed.without(lost, self.planned)
         except ParameterError:
             return False
-        topology = self.planned.site.topology
         if topology.server:
             return True
-        place = self.agreed.names.index(name)
-        edges = tuple(pair for pair in topology.edges if place not in pair)
+        place = self.agreed.names.index(lost)
+        edges = tuple(each for each in topology.edges if place not in each)
         # It is left over as a part of its own.
         return len(replace(topology, edges=edges).components) == 2
+
+    @property
+    def links(self) -> dict[str, tuple[str, ...]] | None:
+        """Who is linked with whom, where sums can take another way; else None."""
+        planned = self.planned
+        if planned.site.topology.server or not planned.algorithm.hears_everybody:
+            return None
+        return {name: self.agreed.neighbours(name, planned) for name in self.agreed.names}
 
     @property
     def purpose(self) -> str:
@@ -481,7 +538,8 @@ class View:
         """
         digest = hashlib.sha256(self.run + _EVALUATING).digest()
         name = evaluation_id(self.run_id, planned)
-        return View(self.agreed, planned, digest, planned.rounds, self.lost, evaluation=name)
+        told = (self.agreed, planned, digest, planned.rounds, self.lost)
+        return View(*told, evaluation=name, tree=self.tree)
 
     def following(
         self,
@@ -510,8 +568,8 @@ class View:
         rounds = decision.rounds(self.rounds, self.planned, planned)
         if rounds <= decision.kept:
             raise ParameterError(
-                f"a run must have a round left to go on without {decision.lost}; it has "
-                f"{self.rounds}, and one of the others has sent them all."
+                f"a run must have a round left to go on without {lost_words(decision.lost)}; it "
+                f"has {self.rounds}, and one of the others has sent them all."
             )
         content = f"{decision.lost} {decision.kept} {decision.furthest}"
         digest = hashlib.sha256(self.run + agreed.digest(schema) + content.encode("ascii"))
@@ -529,6 +587,7 @@ class View:
             first_sent=decision.kept if summed else 0,
             charged=charged,
             first=self.first or self.planned,
+            tree=agreed.tree(planned),
         )
 
     def check_budget(self, name: str) -> None:
@@ -551,5 +610,5 @@ class View:
         if reason is not None:
             raise ParameterError(
                 f"epsilon of {name} must stay within the agreed {Given(epsilon)}, going on without "
-                f"{self.lost[-1]}; {reason}."
+                f"{lost_words(self.lost[-1])}; {reason}."
             )

@@ -125,10 +125,13 @@ class NodeSetup:
 
     @property
     def shapes(self) -> tuple[tuple[int, ...], ...]:
-        """The shapes of the messages of the training, and of an evaluation."""
+        """The shapes of the longest messages of the training, and of an evaluation."""
         expected = self.whole().expected()
         plans = [self.planned] if expected is None else [self.planned, expected]
-        return tuple(planned.site.shape[1:] for planned in plans)
+        # Along a tree messages that are not added up travel together.
+        singly = self.planned.algorithm.summation is None
+        parties = len(self.agreed.names) if singly and self.agreed.tree(self.planned) else 1
+        return tuple((parties, *planned.site.shape[2:]) for planned in plans)
 
     def run_config(self) -> RunConfig:
         """The run as one organisation would write it down for itself."""
@@ -488,6 +491,7 @@ class NodeRuntime:
             sums=view.planned.algorithm.summation is not None,
             first_sent=view.first_sent,
             can_spare=view.can_spare,
+            links=view.links,
             on_refused=self._refused,
         )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
+from scipy.sparse import csgraph
 
 from dpadmm.errors import ParameterError, positive_integer, unknown_name
 from dpadmm.plain import Array
@@ -79,6 +80,11 @@ class Topology:
             return np.ones(self.parties)
         return np.asarray(self.adjacency.sum(axis=1), dtype=np.float64).ravel()
 
+    @property
+    def complete(self) -> bool:
+        """Whether every party is linked to every other."""
+        return len(self.edges) == self.parties * (self.parties - 1) // 2
+
     @cached_property
     def _neighbours(self) -> list[list[int]]:
         near: list[list[int]] = [[] for _ in range(self.parties)]
@@ -119,6 +125,67 @@ class Topology:
     def neighbours(self, party: int) -> list[int]:
         """The neighbours of one party, in increasing order."""
         return list(self._neighbours[party])
+
+
+@dataclass(frozen=True)
+class SpanningTree:
+    """A public tree of a connected graph, along which what parties add up travels.
+
+    Attributes
+    ----------
+    root
+        Where sums are complete.
+    parents
+        Of each party: the next one towards the root; the root's own number at the root.
+    depth
+        Links between the root and the party that is furthest from it.
+    """
+
+    root: int
+    parents: tuple[int, ...]
+    depth: int
+
+    @classmethod
+    def of(cls, topology: Topology, names: Sequence[str]) -> SpanningTree:
+        """The breadth-first tree of the root that makes it least deep; ties by name.
+
+        A function of the names and of who is linked with whom: the order of the parties changes
+        nothing.
+        """
+        hops = csgraph.shortest_path(topology.adjacency, unweighted=True).astype(int)
+        root = min(range(topology.parties), key=lambda each: (hops[each].max(), names[each]))
+        above = [
+            min(
+                (near for near in topology.neighbours(each) if hops[root, near] < hops[root, each]),
+                key=names.__getitem__,
+                default=each,
+            )
+            for each in range(topology.parties)
+        ]
+        return cls(root, tuple(above), int(hops[root].max()))
+
+    @cached_property
+    def _below(self) -> list[list[int]]:
+        below: list[list[int]] = [[] for _ in self.parents]
+        for party, parent in enumerate(self.parents):
+            if party != parent:
+                below[parent].append(party)
+        return below
+
+    def parent(self, party: int) -> int | None:
+        """Whom a party tells what its part of the tree has; None at the root."""
+        return None if party == self.root else self.parents[party]
+
+    def children(self, party: int) -> list[int]:
+        """Who tells a party, in their order."""
+        return list(self._below[party])
+
+    def part(self, party: int) -> list[int]:
+        """A party and all that reach the root through it, in their order."""
+        found = [party]
+        for each in found:
+            found += self._below[each]
+        return sorted(found)
 
 
 Pairs = Iterable[tuple[int, int]]

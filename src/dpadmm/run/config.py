@@ -229,13 +229,8 @@ class RunSection(Part):
 
 def _chosen_algorithm(table: dict[str, Any]) -> str:
     """The algorithm that "auto" stands for in a ``[run]`` table."""
-    options = table.get("algorithm_options")
     try:
-        return chosen_algorithm(
-            table.get("topology", DEFAULT.topology),
-            table.get("calibration", DEFAULT.calibration),
-            options if isinstance(options, dict) else {},
-        )
+        return chosen_algorithm(table.get("calibration", DEFAULT.calibration))
     except ParameterError as error:
         raise fail(str(error)) from None
 

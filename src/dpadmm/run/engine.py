@@ -60,13 +60,14 @@ class Exchange(ABC):
 @final
 @dataclass(frozen=True)
 class InProcess(Exchange):
-    """Everybody hears everybody it is linked to, at once.
+    """Everybody hears everybody it may hear, at once.
 
     Parameters
     ----------
     server
-        Hand on the mean of all messages, as a server would, rather than the messages. Summands
-        are multiples of one step, so that their sum is the one that words give, to the last bit.
+        Hand on the mean of all messages, as a server or a tree would, rather than the messages.
+        Summands are multiples of one step, so that their sum is the one that words give, to the
+        last bit.
     """
 
     server: bool = False

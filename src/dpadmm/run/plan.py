@@ -10,11 +10,11 @@ do, and what to change.
 
 **Choice.** What "auto" stands for: an algorithm and its number of rounds, from public facts alone.
 
-Where every party can be heard in every round, around a server or on a complete graph, ``dp-gd`` is
-the more accurate one for the same budget; on a graph with fewer links ``pr-admm`` serves. The rule
-was chosen by rows that were held back from the training rows of eleven data sets, before any test
-row was looked at (docs/utility.md). It never takes a weaker adversary by itself: noise is every
-party's own unless ``noise = "shared"`` is asked for. What that would bring is said: of N parties
+``dp-gd`` is the more accurate one for the same budget, around a server and on any connected graph,
+where sums travel along a tree. The rule was chosen by rows that were held back from the training
+rows of eleven data sets, before any test row was looked at (docs/utility.md). It never takes a
+weaker adversary by itself: noise is every party's own unless ``noise = "shared"`` is asked for.
+What that would bring is said: of N parties
 :math:`\tau` may collude, and the noise of the sum becomes smaller by the factor
 
 .. math:: \sqrt{N-\tau}\;\frac{\sqrt{\frac1N\sum_i s_i^2}}{\max_i s_i},
@@ -35,7 +35,6 @@ from numpy.typing import NDArray
 from dpadmm.algorithms import REGISTRY, get_algorithm
 from dpadmm.algorithms.base import Algorithm, Budget, Course, Settings, as_course, first_value
 from dpadmm.algorithms.dp_gd import DPGD
-from dpadmm.algorithms.pr_admm import PRADMM
 from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array
@@ -200,8 +199,6 @@ def _cost(event: Event) -> float:
     return pure or sum((part.sensitivity / part.sigma) ** 2 for part in normal)
 
 
-# Graphs on which every party hears all others, however many there are.
-_EVERYBODY: Final = (AUTO, SERVER, "complete")
 # A smaller saving is not worth a weaker guarantee, nor a sentence.
 _WORTH_SAYING: Final = 1.05
 
@@ -228,57 +225,14 @@ class Choice:
         return (("Algorithm", self.reason), *advice)
 
 
-def _everybody_is_heard(topology: Any, parties: int | None = None) -> bool:
-    """Whether a graph lets every party hear all others.
-
-    Only names count that mean it for any number of parties, so that the answer is the same before
-    the parties are known. A value that is no graph is refused elsewhere.
-    """
-    if parties == 1:
-        return True
-    if isinstance(topology, Topology):
-        topology = topology.edges if topology.name == "edges" else topology.name
-    if isinstance(topology, str):
-        return topology in _EVERYBODY
-    try:
-        pairs = {frozenset(pair) for pair in topology}
-    except TypeError:
-        return False
-    ends = {end for pair in pairs for end in pair}
-    return bool(pairs) and len(pairs) == len(ends) * (len(ends) - 1) // 2
-
-
-def chosen_algorithm(
-    topology: Any,
-    calibration: str = DEFAULT.calibration,
-    options: Mapping[str, Any] | None = None,
-    parties: int | None = None,
-) -> str:
-    """The name of the algorithm that "auto" stands for; or a refusal.
-
-    Parameters
-    ----------
-    topology
-        A name, pairs of parties, or a topology.
-    calibration, options
-        As the run has them.
-    parties
-        How many there are, where it is known: one hears everybody on any graph.
-    """
+def chosen_algorithm(calibration: str = DEFAULT.calibration) -> str:
+    """The name of the algorithm that "auto" stands for; or a refusal."""
     if calibration == "published":
         raise ParameterError(
             "algorithm must be named with calibration = 'published', which is that of its own "
             "paper; got 'auto'."
         )
-    if _everybody_is_heard(topology, parties):
-        return DPGD.name
-    if (options or {}).get("noise") == "shared":
-        shown = topology if isinstance(topology, str) else "links between some of the parties"
-        raise ParameterError(
-            "topology must be 'server' or 'complete' with noise = 'shared', where nothing but the "
-            f"sum of all parties is seen; got {shown!r}. Leave it out, or use noise = 'own'."
-        )
-    return PRADMM.name
+    return DPGD.name
 
 
 def chosen_rounds(rounds: Any, algorithm: str) -> int:
@@ -288,24 +242,18 @@ def chosen_rounds(rounds: Any, algorithm: str) -> int:
     return positive_integer("rounds", rounds, alternative=" or 'auto'")
 
 
-def _named(parameters: TrainingParameters, parties: int) -> TrainingParameters:
+def _named(parameters: TrainingParameters) -> TrainingParameters:
     """The same run with its algorithm decided."""
     if parameters.algorithm != AUTO:
         return parameters
-    topology: Any = parameters.topology
-    if isinstance(topology, Iterable) and not isinstance(topology, str):
-        # It may be one that can be read only once.
-        topology = tuple(topology)
-    name = chosen_algorithm(topology, parameters.calibration, parameters.algorithm_options, parties)
-    return replace(parameters, algorithm=name, algorithm_chosen=True, topology=topology)
+    name = chosen_algorithm(parameters.calibration)
+    return replace(parameters, algorithm=name, algorithm_chosen=True)
 
 
-def with_options(
-    parameters: TrainingParameters, given: Mapping[str, Any], parties: int
-) -> TrainingParameters:
+def with_options(parameters: TrainingParameters, given: Mapping[str, Any]) -> TrainingParameters:
     """The same run, its algorithm decided, with options that were given by themselves."""
     options = joined_options(parameters.algorithm_options, given)
-    parameters = _named(replace(parameters, algorithm_options=options), parties)
+    parameters = _named(replace(parameters, algorithm_options=options))
     known = get_algorithm(parameters.algorithm).options.model_fields
     for name, value in given.items():
         if name not in known:
@@ -328,9 +276,9 @@ def joined_options(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict
     return {**options, **given}
 
 
-def settled(parameters: TrainingParameters, parties: int) -> TrainingParameters:
+def settled(parameters: TrainingParameters) -> TrainingParameters:
     """The same run with its algorithm, its rounds, its loss and its kind of noise decided."""
-    parameters = _named(parameters, parties)
+    parameters = _named(parameters)
     rounds = chosen_rounds(parameters.rounds, parameters.algorithm)
     return replace(parameters, rounds=rounds).settled()
 
@@ -340,20 +288,13 @@ def choice_of(site: Site, budget: Budget, options: Mapping[str, Any]) -> Choice:
     name = site.topology.name
     if site.parties == 1:
         return Choice(f"{DPGD.name}, chosen automatically: it serves one party by itself")
-    shared = _about_sharing(site, budget)
-    if not _everybody_is_heard(site.topology):
-        reason = (
-            f"{PRADMM.name}, chosen automatically: not every party hears all others (topology "
-            f"{name!r}); around a server or with all links it would be {DPGD.name}, which on "
-            "average is more accurate for the same budget"
-        )
-        return Choice(reason, shared and f"Around a server or with all links, {shared}")
     reason = (
         f"{DPGD.name}, chosen automatically: every party can be heard in every round (topology "
-        f"{name!r}), where on average it is more accurate for the same budget than what needs "
-        "fewer links"
+        f"{name!r}), where on average it is more accurate for the same budget than what hears "
+        "neighbours alone"
     )
-    return Choice(reason, "" if options.get("noise") == "shared" else shared)
+    shared = "" if options.get("noise") == "shared" else _about_sharing(site, budget)
+    return Choice(reason, shared)
 
 
 def _about_sharing(site: Site, budget: Budget) -> str:
@@ -483,7 +424,7 @@ def plan(
         The smallest value that the last column, a constant, has in a row once rows are scaled;
         None where rows have no constant.
     """
-    parameters = settled(parameters, len(rows))
+    parameters = settled(parameters)
     algorithm = get_algorithm(parameters.algorithm)
     if len(rows) == 1 and algorithm.needs_neighbours and not one_hand:
         raise _needs_neighbours(algorithm.name)
@@ -649,13 +590,7 @@ def _topology_for(
         central = algorithm.needs_server or algorithm.hears_everybody
         topology = "server" if central else "ring"
     built = build_topology(topology, parties)
-    if algorithm.hears_everybody:
-        if not (built.server or (built.degrees == parties - 1).all()):
-            raise ParameterError(
-                f"topology must be 'server' or 'complete' for the algorithm {algorithm.name!r}, "
-                f"which hears every party in every round; got {built.name!r}."
-            )
-    elif built.server != algorithm.needs_server:
+    if not algorithm.hears_everybody and built.server != algorithm.needs_server:
         wanted = "'server'" if algorithm.needs_server else "a graph of the parties, such as 'ring'"
         raise ParameterError(
             f"topology must be {wanted} for the algorithm {algorithm.name!r}; got {built.name!r}."

@@ -39,12 +39,12 @@ from dpadmm.federation.transport.wire import (
     said,
 )
 
-_MESSAGE: Final = "message"
+MESSAGE: Final = "message"
 _DONE: Final = "done"
 _DONE_BY: Final = "done by "
 _HEARD: Final = "heard"
 _LEDGER: Final = "ledger"
-_KEYS: Final = "keys"
+KEYS: Final = "keys"
 # Rounds are numbered by 4 bytes: no label of more digits is one.
 _DIGITS: Final = 10
 
@@ -56,15 +56,18 @@ class NeighbourLost(ExchangeError):
     ----------
     name, round, ended
         Who, which message is missing, and whether it said that it sends no more.
+    seconds, lost
+        How long this node waited; and for whose loss the neighbour ended, if it says so.
     """
 
-    def __init__(self, name: str, t: int, seconds: float | None = None) -> None:
+    def __init__(self, name: str, t: int, seconds: float | None = None, lost: str = "") -> None:
         when = "it ended before" if seconds is None else f"nothing came within {seconds:g} s"
         super().__init__(
             f"{name} must send round {t}; {when}. Check that it runs and can be reached; started "
             "again, this node goes on where it was."
         )
         self.name, self.round, self.ended = name, t, seconds is None
+        self.seconds, self.lost = seconds or 0.0, lost
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ class Mailbox:
         self._sources = dict(sources)
         self._names = {place: name for name, place in self._sources.items()}
         self._shape = shape
+        #: Whose messages neighbours compare at the end, by name.
+        self._compared = {session.name: number, **self._sources}
         self._store = store
         self._patience = patience or Patience()
         self._tell_refused = on_refused
@@ -167,6 +172,8 @@ class Mailbox:
         self._telling: bytes | None = None
         # How this node ended, once it has; and what neighbours that ended had heard.
         self._ended: Ending | None = None
+        #: For whose loss this node ends early; empty while it does not.
+        self.lost = ""
         self._heard_by: dict[str, Ending] = {}
         self._done: dict[str, int] = {}
         # A neighbour that ended before a restart of this node may be gone for good.
@@ -218,16 +225,16 @@ class Mailbox:
         ring, timeout = self._ring, self._patience.timeout
         assert ring is not None
         # A neighbour that hears it at once need not ask; the others ask from time to time.
-        self._session.publish(self._topic, _KEYS, ring.to_bytes())
+        self._session.publish(self._topic, KEYS, ring.to_bytes())
         for name in self._sources:
 
             def settled(name: str = name) -> bool:
                 return ring.brought(name) or (timeout is not None and name in self._done)
 
-            self._wait(name, _KEYS, settled, timeout, lost_round=t)
+            self._wait(name, KEYS, settled, timeout, lost_round=t)
             if not ring.brought(name):
                 raise NeighbourLost(name, t)
-        self._session.publish(self._topic, _KEYS, ring.to_bytes())
+        self._session.publish(self._topic, KEYS, ring.to_bytes())
 
     # -- messages of a round -----------------------------------------------------------------
 
@@ -238,6 +245,11 @@ class Mailbox:
             self._own_rounds.add(t, data)
         if t >= self._round:
             self.tell(data)
+
+    @property
+    def source_names(self) -> tuple[str, ...]:
+        """The neighbours that are heard."""
+        return tuple(self._sources)
 
     @property
     def rounds(self) -> int:
@@ -254,7 +266,7 @@ class Mailbox:
         """Publish a message to all neighbours; a long one takes its time."""
         self._telling = data
         try:
-            self._session.publish(self._topic, _MESSAGE, data)
+            self._session.publish(self._topic, MESSAGE, data)
         finally:
             self._telling = None
         self._sent += len(data)
@@ -268,15 +280,32 @@ class Mailbox:
         timeout = self._patience.timeout
 
         def settled() -> bool:
-            # A neighbour that ended after fewer rounds sends no more. Without a timeout: wait on.
-            ended = timeout is not None and t > self._done.get(name, t)
+            # Without a timeout: wait on.
+            ended = timeout is not None and self._ended_before(name, t)
             return ended or (number, t) in self._arrived
 
-        self._wait(name, str(t), settled, timeout, lost_round=t)
+        self._wait(name, self._label(number, t), settled, timeout, lost_round=t)
         with self._news:
             if (number, t) not in self._arrived:
-                raise NeighbourLost(name, t)
+                raise NeighbourLost(name, t, lost=self._lost_by(name))
             return self._arrived[number, t]
+
+    def _lost_by(self, name: str) -> str:
+        """For whose loss a neighbour ended, if it says so: whoever ended is not lost itself."""
+        ended = self._heard_by.get(name)
+        return "" if ended is None else ended.lost
+
+    def _ended_before(self, name: str, t: int) -> bool:
+        """Whether a neighbour ended after fewer rounds, and sends no more."""
+        return t > self._done.get(name, t)
+
+    def _label(self, number: int, t: int) -> str:
+        """What a neighbour is asked for to hear its message of a round."""
+        return str(t)
+
+    def _shape_of(self, number: int) -> tuple[int, ...]:
+        """The shape of what a neighbour sends."""
+        return self._shape
 
     def keep(self, t: int, messages: dict[int, bytes]) -> None:
         """Keep a complete round, durably, and make room for the next."""
@@ -361,8 +390,7 @@ class Mailbox:
                     ):
                         raise NeighbourLost(name, lost_round)
                 if label != _HEARD:
-                    longest = message_size(self._shape) if label.isdecimal() else 0
-                    self._session.ask(self._topic, name, label, self._take, longest=longest)
+                    self._ask_again(name, label)
                 # Any of them may have to say why this node must not go on.
                 for source in self._sources if draws else ():
                     self._session.ask(self._topic, source, _HEARD, self._take)
@@ -376,6 +404,12 @@ class Mailbox:
             # This node waits no longer, whether the neighbour came or is lost.
             if report > self._patience.report:
                 self._waiting(name, 0.0)
+
+    def _ask_again(self, name: str, label: str) -> None:
+        """Ask for what did not come: it may have been missed."""
+        shape = self._shape_of(self._sources[name])
+        longest = message_size(shape) if label not in (_DONE, KEYS) else 0
+        self._session.ask(self._topic, name, label, self._take, longest=longest)
 
     def ask_end(self, name: str) -> None:
         """Ask whether a neighbour ended, here or before: it sends nothing in a later run."""
@@ -405,11 +439,12 @@ class Mailbox:
                     self._own_rounds.take(name, data)
                     self._news.notify_all()
                 return
-            if label == _KEYS:
+            if label == KEYS:
                 self._take_keys(name, data)
                 return
-            t = round_of(data, self._shape)
-            self._decode(data, run=self._run, party=number, t=t, shape=self._shape)
+            shape = self._shape_of(number)
+            t = round_of(data, shape)
+            self._decode(data, run=self._run, party=number, t=t, shape=shape)
         except BadMessage as error:
             self._refuse(name, error.reason, error)
             return
@@ -455,16 +490,22 @@ class Mailbox:
                 return self._own_rounds.announcement()
         if label == _HEARD:
             return self._what_was_heard().to_bytes()
-        if label == _KEYS:
+        if label == KEYS:
             return None if self._ring is None else self._ring.to_bytes()
-        if not (label.isascii() and label.isdecimal() and len(label) <= _DIGITS):
+        t = self._round_of(label)
+        if t is None:
             return None
-        t = int(label)
         with self._news:
             data = self._own.get(t)
         if data is None:
             data = self._store.messages(self._run, t).get(self._number)
         return None if data == self._telling else data
+
+    @staticmethod
+    def _round_of(label: str) -> int | None:
+        """The round that somebody asks for, if it is one."""
+        known = label.isascii() and label.isdecimal() and len(label) <= _DIGITS
+        return int(label) if known else None
 
     def _heard_of(self, number: int) -> int:
         """How many rounds of a neighbour came, up to the last one that did."""
@@ -487,10 +528,7 @@ class Mailbox:
         """
         number = self._sources[name]
         heard, kept = self._heard_of(number), self._round
-        # A store in memory forgets: then there is nothing to compare.
-        whole = kept == 0 or number in self._store.messages(self._run, 0)
-        found = (self._store.messages(self._run, t)[number] for t in range(kept))
-        head = messages_hash(found) if whole else ""
+        head = self._hash_of(number, kept)
 
         def take(name: str, label: str, data: bytes) -> None:
             process = self._session.claims.current(name)
@@ -504,6 +542,13 @@ class Mailbox:
 
         self._session.ask(self._topic, name, _LEDGER, take)
 
+    def _hash_of(self, number: int, kept: int) -> str:
+        """The hash of a neighbour's messages of the first rounds; empty where they are not kept."""
+        # A store in memory forgets: then there is nothing to compare.
+        whole = kept == 0 or number in self._store.messages(self._run, 0)
+        found = (self._store.messages(self._run, t)[number] for t in range(kept))
+        return messages_hash(found) if whole else ""
+
     def take_counts(self) -> tuple[int, int]:
         """Bytes of messages sent and received since the last call."""
         with self._news:
@@ -516,17 +561,16 @@ class Mailbox:
 
         Neighbours that hear the same node compare: one that told them different things is found.
         """
-        numbers = {self._session.name: self._number, **self._sources}
-        hashes = {name: hashlib.sha256() for name in numbers}
+        hashes = {name: hashlib.sha256() for name in self._compared}
         for t in range(self._round):
             messages = self._store.messages(self._run, t)
-            for name, number in numbers.items():
+            for name, number in self._compared.items():
                 if number not in messages:  # a store in memory forgets: nothing to compare
                     hashes.pop(name, None)
                 elif name in hashes:
                     hashes[name].update(messages[number])
         heard = {name: found.hexdigest() for name, found in hashes.items()}
-        return Ending(rounds=self._round, heard=heard)
+        return Ending(rounds=self._round, heard=heard, lost=self.lost)
 
     def _take_end(self, name: str, data: bytes) -> None:
         """Take note that a neighbour ended."""

@@ -24,7 +24,7 @@ import re
 import secrets
 import socket
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -363,15 +363,20 @@ class PeerSession(Closable):
         self._parts.append(self._session.declare_queryable(key, self._guarded(reply)))
 
     def hear(
-        self, topic: str, take: Callable[[str, str, bytes], None], *, decides: bool = True
+        self,
+        topic: str,
+        take: Callable[[str, str, bytes], None],
+        *,
+        names: Iterable[str] | None = None,
+        decides: bool = True,
     ) -> None:
-        """Take what neighbours publish: who, what, the bytes.
+        """Take what neighbours publish, or those that are named: who, what, the bytes.
 
         With ``decides=False`` the node hears only processes that have their name already: such a
         message gives no name to a process, and is not reported.
         """
         hears = self.claims.hears if decides else self.claims.is_current
-        for neighbour in self.neighbours:
+        for neighbour in self.neighbours if names is None else names:
 
             def heard(sample: Any, neighbour: str = neighbour) -> None:
                 label = str(sample.key_expr).rsplit("/", 1)[-1]

@@ -34,6 +34,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
 import struct
 from dataclasses import dataclass
 from typing import Annotated, Any, Final, Literal, TypeVar
@@ -217,6 +218,53 @@ def _within(count: int, info: ValidationInfo) -> int:
 #: Whatever means something in a key of Zenoh (/ * $ ? # @), in a path or in a shell stays out.
 NAME_PATTERN: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 NodeName = Annotated[str, Field(pattern=NAME_PATTERN), AfterValidator(_known)]
+_LINK: Final = "/"
+
+
+def link_of(one: str, other: str) -> str:
+    """How a link is named: by its ends, which have no such sign in their names."""
+    return _LINK.join(sorted((one, other)))
+
+
+def ends_of(lost: str) -> tuple[str, ...]:
+    """The two ends of a link that is lost; nothing where a node is."""
+    return tuple(lost.split(_LINK)) if _LINK in lost else ()
+
+
+def lost_words(lost: str) -> str:
+    """What is lost, in words."""
+    return f"the link between {' and '.join(ends_of(lost))}" if ends_of(lost) else lost
+
+
+def _known_loss(lost: str, info: ValidationInfo) -> str:
+    """A node of the run, a link between two, or nothing."""
+    ends = ends_of(lost)
+    if ends and (len(ends) != 2 or ends[0] >= ends[1]):
+        raise ValueError("must be a node, or the two ends of a link in their order")
+    for name in ends or ([lost] if lost else []):
+        _checked_name(name, info)
+    return lost
+
+
+def _known_question(question: str, info: ValidationInfo) -> str:
+    who, sign, whom = question.partition(">")
+    if not sign or who == whom:
+        raise ValueError("must be who misses whom")
+    for name in (who, whom):
+        _checked_name(name, info)
+    return question
+
+
+def _checked_name(name: str, info: ValidationInfo) -> None:
+    if re.fullmatch(NAME_PATTERN, name) is None:
+        raise ValueError("must be a node of the run")
+    _known(name, info)
+
+
+Loss = Annotated[str, Field(min_length=1), AfterValidator(_known_loss)]
+Question = Annotated[str, AfterValidator(_known_question)]
+# Seconds since 1970, for as long as anybody cares.
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
 Rounds = Annotated[int, Field(ge=0), AfterValidator(_within)]
 Base64 = Annotated[str, Field(pattern=_BASE64, max_length=LONGEST_CONSENT)]
 Sha256 = Annotated[str, Field(pattern=_HEX % 64)]
@@ -278,20 +326,34 @@ class Agreeing(Utterance):
     names: dict[NodeName, InstanceHash]
 
 
+class Seeking(Utterance):
+    """Who misses whom, and who was heard: see :mod:`dpadmm.federation.search`.
+
+    Parameters
+    ----------
+    asked, answered
+        The latest question of one node for another that is known, and the latest that the other
+        has answered.
+    """
+
+    asked: dict[Question, Count]
+    answered: dict[Question, Count]
+
+
 class Departing(Utterance):
     """Whom a node goes on without, and how far it knows everybody to be.
 
     Parameters
     ----------
     lost
-        Who is left out.
+        Who is left out; or the two ends of a link.
     sent
         How many rounds each has sent.
     summed
         How many sums each has decoded; left out where messages are seen one by one.
     """
 
-    lost: NodeName
+    lost: Loss
     sent: dict[NodeName, Rounds]
     summed: dict[NodeName, Rounds] = {}
 
@@ -299,7 +361,7 @@ class Departing(Utterance):
 class Frozen(Utterance):
     """What a node notes when it stops for good: for whose loss, and how far it was."""
 
-    lost: NodeName
+    lost: Loss
     sent: Rounds
     summed: Rounds = 0
 
@@ -307,7 +369,7 @@ class Frozen(Utterance):
 class Decided(Utterance):
     """What a node notes once it knows where all others stopped."""
 
-    lost: NodeName
+    lost: Loss
     kept: Rounds
     furthest: Rounds
 
@@ -373,10 +435,14 @@ class Comparing(Utterance):
 
 
 class Ending(Utterance):
-    """How many rounds a node completed, and a hash of what each was heard to say in them."""
+    """How many rounds a node completed, and a hash of what each was heard to say in them.
+
+    ``lost`` says for whose loss it ended early.
+    """
 
     rounds: Rounds
     heard: dict[NodeName, Sha256]
+    lost: Annotated[str, AfterValidator(_known_loss)] = ""
 
 
 class Heard(Utterance):
