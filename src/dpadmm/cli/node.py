@@ -26,6 +26,7 @@ from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
     from dpadmm.federation.config import WatchSection
+    from dpadmm.federation.node_study import NodeStudy
     from dpadmm.federation.runtime import NodeSetup
     from dpadmm.run.result import Run
 
@@ -115,18 +116,37 @@ def node_command(options: NodeOptions) -> None:
         _tell(setup, run, options)
 
 
-def _tell(setup: NodeSetup, run: Run | None, options: NodeOptions) -> None:
-    """Show what a node has trained."""
+def _tell(setup: NodeSetup, run: Run | NodeStudy | None, options: NodeOptions) -> None:
+    """Show what a node has trained, or what a study found."""
+    from dpadmm.federation.node_study import NodeStudy
+
     result = setup.config.result
-    if options.as_json:
+    if isinstance(run, NodeStudy):
+        _tell_study(run, options)
+    elif options.as_json:
         emit("node", _summary(run, setup.name))
     elif run is not None:
         _show(run, verbose=options.verbose)
-        if result is not None and result.statement is not None:
+    if run is not None and result is not None and result.statement is not None:
+        if not options.as_json:
             typer.echo(f"Statement: {result.statement}")
 
 
-def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run | None:
+def _tell_study(run: NodeStudy, options: NodeOptions) -> None:
+    places = study_places(run.setup.study_config().result)
+    record = run.record()
+    if options.as_json:
+        study = {name: value for name, value in record.items() if name != "ledger_checks"}
+        emit("node", {"node": run.setup.name, "role": "party", **places, **study})
+        return
+    show_study(record)
+    show_statement(run.privacy, verbose=options.verbose)
+    for kind, place in places.items():
+        if place is not None:
+            typer.echo(f"{kind.capitalize()}: {place}")
+
+
+def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run | NodeStudy | None:
     """Train, watched; a signal ends the process in order."""
     from dpadmm.federation.node import run_node
     from dpadmm.federation.reach import TransportLog

@@ -14,7 +14,7 @@ import hashlib
 import json
 import re
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -23,6 +23,13 @@ from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.data.schema import Schema
 from dpadmm.data.values import Reading, Spelling
 from dpadmm.errors import ParameterError, fail, refuse_repeats
+from dpadmm.federation.agreed_study import (
+    AgreedStudy,
+    Wishes,
+    plan_asked,
+    question_of,
+    run_of_study,
+)
 from dpadmm.federation.identity import check_identity, check_node_name, describe
 from dpadmm.federation.transport.session import Security, check_loopback, split_address
 from dpadmm.federation.transport.wire import (
@@ -90,10 +97,12 @@ class AgreedParty(Part):
 
 
 class AgreedRun(Part):
-    """What is trained by whom; the same at every node.
+    """What is trained, or asked, by whom; the same at every node.
 
     Parameters
     ----------
+    study, wish
+        ``[study]`` and what it asks, in place of ``[run]``: nothing is trained.
     run
         ``[run]`` as in a ``run.toml``. ``run_id`` must be given: ledgers know the run by it.
     party
@@ -109,7 +118,11 @@ class AgreedRun(Part):
         whoever shares noise counts on that of the others.
     """
 
-    run: RunSection
+    study: AgreedStudy | None = None
+    wish: Wishes = Field(default=(), validate_default=True)
+    run: Annotated[RunSection, BeforeValidator(run_of_study)] = Field(
+        default=cast(RunSection, None), validate_default=True
+    )
     party: Annotated[tuple[AgreedParty, ...], BeforeValidator(as_tuple)]
     schema_sha256: Name | None = None
     server: NodeName | None = None
@@ -161,6 +174,9 @@ class AgreedRun(Part):
             "schema_sha256": schema.sha256,
             "schema": plain_data(columns),
         }
+        if self.study is not None:
+            asked = self.model_dump(mode="json", include={"study", "wish"}, exclude_defaults=True)
+            agreed |= plain_data(asked)
         if self.colluders is not None:
             agreed["colluders"] = self.colluders
         if self.simulation:
@@ -203,15 +219,21 @@ class AgreedRun(Part):
     def whole(self, schema: Schema) -> WholePlan:
         """The plan of all parties, with its evaluation."""
         classes, features = len(schema.classes), len(schema.feature_names)
-        check_numbers(1 if classes == 2 else classes, features)
-        whole = plan_whole(
-            training_parameters(self.run, self.names),
-            self.rows,
-            features=features,
-            least_constant=schema.least_constant,
-            classes=classes,
-            wish=self.run.wish,
-        )
+        if self.study is not None:
+            whole = plan_asked(
+                question_of(self.study, self.wish, schema), self.run, self.rows, classes
+            )
+            check_numbers(1, whole.training.site.features)
+        else:
+            check_numbers(1 if classes == 2 else classes, features)
+            whole = plan_whole(
+                training_parameters(self.run, self.names),
+                self.rows,
+                features=features,
+                least_constant=schema.least_constant,
+                classes=classes,
+                wish=self.run.wish,
+            )
         topology, algorithm = whole.training.site.topology, whole.training.algorithm
         one_model = topology.server or topology.complete or algorithm.hears_everybody
         if whole.terms is not None and not one_model:
@@ -442,12 +464,14 @@ class NodeResultSection(Part):
     Parameters
     ----------
     model, record, statement
-        The model file; the run record (JSON) and the privacy statement (text), if wanted.
+        The model file; the run record (JSON) and the privacy statement (text), if wanted. A study
+        has no model, and must have a record.
     report
-        The page to read (HTML): its place, or false for none. Beside the model unless given.
+        The page to read (HTML): its place, or false for none. Beside the model, or the record of
+        a study, unless given.
     """
 
-    model: File
+    model: File | None = None
     record: File | None = None
     statement: File | None = None
     report: Page = True

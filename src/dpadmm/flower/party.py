@@ -392,7 +392,7 @@ class _Turn:
         found = self._bytes(t)
         if found is None:
             exchange = self._exchange(question)
-            shard, _ = read_shards(self.node, self.node.setup.run_config(), self.own)
+            shard, _ = read_shards(self.node, self.own)
             train_party(
                 self.own,
                 shard,
