@@ -107,6 +107,14 @@ def test_a_study_is_charged_once_and_says_the_same_again(study, dpadmm, tmp_path
     assert json.loads((tmp_path / "found.json").read_text())["run_id"] == first["run_id"]
 
 
+def test_the_page_is_made_again_from_the_record(study, dpadmm, tmp_path):
+    assert dpadmm("describe", study("simulation_key = 3")).exit_code == 0
+    first = (tmp_path / "found.html").read_text()
+    done = dpadmm("report", tmp_path / "found.json", "-o", tmp_path / "again.html")
+    assert done.exit_code == 0, done.output
+    assert (tmp_path / "again.html").read_text() == first
+
+
 def test_another_study_is_refused_where_it_does_not_fit_and_no_row_is_read(
     study, dpadmm, tmp_path, monkeypatch
 ):

@@ -17,10 +17,10 @@ from dpadmm.errors import DataError, ParameterError
 from dpadmm.federation.identity import (
     check_identity,
     check_node_name,
-    describe,
     load_key,
     make_authority,
     make_certificate,
+    read_certificate,
 )
 
 
@@ -109,12 +109,12 @@ def test_openssl_agrees(folder):
         assert words.replace(" ", "") in text.replace(" ", "")
     printed = openssl("x509", "-noout", "-fingerprint", "-sha256", "-in", folder / "north.pem")
     expected = printed.stdout.strip().split("=")[1].replace(":", "").lower()
-    assert describe(folder / "north.pem").fingerprint == expected
+    assert read_certificate(folder / "north.pem").fingerprint == expected
     assert "BEGIN PRIVATE KEY" in (folder / "north.key").read_text()
 
 
 def test_facts(folder):
-    facts = describe(folder / "north.pem")
+    facts = read_certificate(folder / "north.pem")
     assert (facts.name, facts.issuer, facts.authority) == ("north", "dpadmm trial authority", False)
     assert facts.hosts == ("localhost", "127.0.0.1", "::1")
     now = datetime.now(UTC)
@@ -122,7 +122,7 @@ def test_facts(folder):
     assert facts.not_before < now - timedelta(minutes=30)
     assert timedelta(days=364) < facts.not_after - now < timedelta(days=366)
     assert facts.days_left == 364
-    assert describe(folder / "ca.pem").authority
+    assert read_certificate(folder / "ca.pem").authority
 
 
 def test_keys_are_private_whatever_the_mask(tmp_path):
@@ -208,7 +208,7 @@ def test_refusals(folder, options, words):
 def test_addresses_and_names(folder):
     hosts = ("node-1.example.org", "10.0.0.7", "2001:db8::1")
     certificate, _ = make_certificate(folder, "west", hosts=hosts)
-    assert describe(certificate).hosts == hosts
+    assert read_certificate(certificate).hosts == hosts
 
 
 def test_an_authority_that_is_none(folder, tmp_path):
@@ -248,12 +248,12 @@ def test_files_that_are_no_keys_or_certificates(folder):
     with pytest.raises(ParameterError, match="No such file"):
         load_key(folder / "nowhere.key")
     with pytest.raises(ParameterError, match="without a key"):
-        describe(folder / "south.key")
+        read_certificate(folder / "south.key")
     (folder / "empty").touch()
     with pytest.raises(ParameterError, match="PEM file"):
-        describe(folder / "empty")
+        read_certificate(folder / "empty")
     with pytest.raises(ParameterError, match="no file"):
-        describe(os.devnull)
+        read_certificate(os.devnull)
     locked = folder / "locked.key"
     command = ("genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:P-256")
     assert openssl(*command, "-aes256", "-pass", "pass:word", "-out", locked).returncode == 0

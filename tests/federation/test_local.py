@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from dpadmm.data.schema import Label, NumericColumn, Schema
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.config import load_node_config
-from dpadmm.federation.identity import describe
+from dpadmm.federation.identity import read_certificate
 from dpadmm.federation.local import run_nodes, write_federation
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.filters import Policy
@@ -52,7 +52,7 @@ def test_nodes_know_each_other_by_certificate(tmp_path):
     configs = [load_node_config(node.config) for node in nodes]
     for config in configs:
         assert prepare_node(config).planned.algorithm.summation.colluders == 2
-        own = describe(config.certificates.certificate).fingerprint
+        own = read_certificate(config.certificates.certificate).fingerprint
         assert {other.pins[config.node.name] for other in configs} == {own}
 
 

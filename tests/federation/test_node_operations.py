@@ -21,7 +21,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation, free_ports, has_ipv6, sign_again
 
-from dpadmm.federation.identity import describe, make_authority, make_certificate
+from dpadmm.federation.identity import make_authority, make_certificate, read_certificate
 from dpadmm.federation.reach import REACHED, probe
 from dpadmm.federation.transport.session import PeerSession, Security, split_address
 from dpadmm.ledger.base import ChargedData
@@ -274,7 +274,7 @@ def test_addresses():
 def test_a_certificate_for_an_ipv6_address(tmp_path):
     make_authority(tmp_path)
     make_certificate(tmp_path, "a", hosts=["[2001:db8::7]", "::1"])
-    assert describe(tmp_path / "a.pem").hosts == ("2001:db8::7", "::1")
+    assert read_certificate(tmp_path / "a.pem").hosts == ("2001:db8::7", "::1")
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")
@@ -375,7 +375,7 @@ def test_a_pin_counts_when_a_neighbour_is_dialled(federation, check):
     config = federation.folder / "north.toml"
     place = f"127.0.0.1:{federation.ports['south']}"
     north = {"north": f"127.0.0.1:{federation.ports['north']}"}
-    right, stale = describe(certificates / "south.pem").fingerprint, "0" * 64
+    right, stale = read_certificate(certificates / "south.pem").fingerprint, "0" * 64
     text = config.read_text()
     with PeerSession("south", place, north, security(certificates, "south")):
         config.write_text(f'{text}\n[pins]\nsouth = "{right}"\neast = "{stale}"\n')

@@ -19,7 +19,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encode_party
 from dpadmm.federation.agreement import AGREEMENT_TOPIC, Consents
 from dpadmm.federation.config import AgreedRun
-from dpadmm.federation.identity import describe, make_authority, make_certificate
+from dpadmm.federation.identity import make_authority, make_certificate, read_certificate
 from dpadmm.federation.transport.session import PeerSession, Security
 from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.transport.wire import Agreeing, Heard, encode_message
@@ -154,7 +154,7 @@ class Federation:
             make_authority(folder / "certificates")
             for name in self.nodes:
                 made, _ = make_certificate(folder / "certificates", name)
-                self.pins[name] = describe(made).fingerprint
+                self.pins[name] = read_certificate(made).fingerprint
 
     #: Whether all agree that noise can be drawn again, which whoever shares noise must.
     simulated = False

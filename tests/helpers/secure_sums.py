@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from dpadmm.federation.exchange import SumExchange, add_masked
-from dpadmm.federation.identity import describe, make_authority, make_certificate
+from dpadmm.federation.identity import make_authority, make_certificate, read_certificate
 from dpadmm.federation.keys import SessionKeys
 from dpadmm.federation.transport.mailbox import KeyRing, Mailbox, Patience
 from dpadmm.federation.transport.session import Security
@@ -103,7 +103,7 @@ class Parties:
         for name in names:
             certificate, key = make_certificate(trial, name)
             self.security[name] = Security(trial / "ca.pem", certificate, key)
-            self.pins[name] = describe(certificate).fingerprint
+            self.pins[name] = read_certificate(certificate).fingerprint
             (folder / name).mkdir()
 
     def store(self, name):

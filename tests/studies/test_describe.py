@@ -333,3 +333,21 @@ def test_an_interval_is_within_what_is_possible(frame):
     about = described(SCHEMA, [{"kind": "sd", "columns": ("age",)}])
     figures = ReadOff(about, lambda name: (np.array([0.0, 0.0]), 0.0), 100).figures()
     assert figures[0].value == figures[0].low == 0.0
+
+
+def test_a_row_without_an_owner_is_refused(frame):
+    odd = frame[:20].astype(object)
+    odd.loc[3, "site"] = None
+    wishes = [{"kind": "mean", "columns": ["age"]}]
+    with pytest.raises(DataError, match="must name its party"):
+        dpadmm.describe(odd, wishes, schema=SCHEMA, **NO_NOISE)
+
+
+def test_several_rows_of_a_person_take_more_noise():
+    about = described(SCHEMA, [{"kind": "mean", "columns": ("age",)}])
+    rows = {"x": 3000, "y": 3000}
+    one, three = (
+        plan_describe(about, rows, EvaluationTerms(1.0, 1e-6, people)).algorithm
+        for people in (1, 3)
+    )
+    assert_allclose(three.sigma, 3 * one.sigma)

@@ -132,7 +132,8 @@ BOUNDS = {"age": (20, 80), "dose": (0, 20)}
 @pytest.mark.parametrize("family", ["gaussian", "binomial", "poisson", "survival"])
 @pytest.mark.parametrize("noise", ["own", "shared"])
 def test_a_private_fit_is_near_what_its_errors_say(family, noise):
-    random, frame, eta = _frame(30000)
+    rows = 60000 if (family, noise) == ("survival", "own") else 30000
+    random, frame, eta = _frame(rows)
     more = {"gaussian": {"response_bounds": (-8, 8)}, "survival": {"periods": 5}}.get(family, {})
     if family == "gaussian":
         y = eta + random.normal(size=len(eta))
@@ -152,7 +153,7 @@ def test_a_private_fit_is_near_what_its_errors_say(family, noise):
         random_state=0,
         **more,
     )
-    model.fit(frame, y, parties=np.arange(len(frame)) % 4)
+    model.fit(frame, y, parties=np.arange(len(frame)) % 3)
     exact = clone(model).set_params(epsilon=math.inf, noise="own").fit(frame, y)
     away = (model.coef_ - exact.coef_) / model.standard_errors_
     assert np.abs(away).max() < 4
@@ -194,7 +195,7 @@ def test_it_follows_scikit_learn():
     named = clone(model).set_params(bounds={"x": (-1, 1)}).fit(frame, y)
     assert list(named.feature_names_in_) == ["x"]
     np.testing.assert_array_equal(model.coef_, named.coef_)
-    with pytest.raises(ValueError, match="features"):
+    with pytest.raises(ValueError, match="must have 1 columns"):
         model.predict(np.zeros((2, 3)))
 
 

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "train": "dpadmm.cli.train:train_command",
     "evaluate": "dpadmm.cli.evaluate:evaluate",
     "describe": "dpadmm.cli.describe:describe_command",
+    "infer": "dpadmm.cli.infer:infer_command",
     "predict": "dpadmm.cli.predict:predict",
     "compare": "dpadmm.cli.compare:compare",
     # The second distribution, dpadmm-papers, brings its command.

@@ -42,10 +42,10 @@ def authority(
     It never overwrites a file. Whoever holds ca.key can make a certificate in any node's name.
     """
     with refusals("cert authority", as_json):
-        from dpadmm.federation.identity import describe, make_authority
+        from dpadmm.federation.identity import make_authority, read_certificate
 
         certificate, key = make_authority(folder, name=name, days=days)
-        facts = describe(certificate).to_dict()
+        facts = read_certificate(certificate).to_dict()
     if as_json:
         emit("cert authority", {"certificate": str(certificate), "key": str(key), **facts})
         return
@@ -79,12 +79,12 @@ def node(
     It never overwrites a file. Give the node ca.pem, NAME.pem and NAME.key, and nothing else.
     """
     with refusals("cert node", as_json):
-        from dpadmm.federation.identity import DEFAULT_HOSTS, describe, make_certificate
+        from dpadmm.federation.identity import DEFAULT_HOSTS, make_certificate, read_certificate
 
         certificate, key = make_certificate(
             folder, name, hosts=host or DEFAULT_HOSTS, days=days, authority=authority
         )
-        facts = describe(certificate).to_dict()
+        facts = read_certificate(certificate).to_dict()
     if as_json:
         emit("cert node", {"certificate": str(certificate), "key": str(key), **facts})
         return
@@ -105,9 +105,9 @@ def show(
     Compare the fingerprint by telephone.
     """
     with refusals("cert show", as_json):
-        from dpadmm.federation.identity import describe
+        from dpadmm.federation.identity import read_certificate
 
-        facts = describe(file)
+        facts = read_certificate(file)
     if as_json:
         emit("cert show", {"certificate": str(file), **facts.to_dict()})
         return

@@ -19,6 +19,7 @@ from dpadmm.cli.output import (
     result_places,
     say,
     show_run,
+    show_statement,
     takes,
     warn,
 )
@@ -127,19 +128,23 @@ def _tell(setup: NodeSetup, run: Run | NodeStudy | None, options: NodeOptions) -
         emit("node", _summary(run, setup.name))
     elif run is not None:
         _show(run, verbose=options.verbose)
-    if run is not None and result is not None and result.statement is not None:
-        if not options.as_json:
-            typer.echo(f"Statement: {result.statement}")
+    if not options.as_json and run is not None and result is not None and result.statement:
+        typer.echo(f"Statement: {result.statement}")
 
 
 def _tell_study(run: NodeStudy, options: NodeOptions) -> None:
-    places = study_places(run.setup.study_config().result)
-    record = run.record()
+    from dpadmm.cli.describe import show_answer
+
+    result = run.setup.study_config().result
+    places = {
+        "record": str(result.record),
+        "report": result.report_file and str(result.report_file),
+    }
     if options.as_json:
-        study = {name: value for name, value in record.items() if name != "ledger_checks"}
-        emit("node", {"node": run.setup.name, "role": "party", **places, **study})
+        found = {key: value for key, value in run.record().items() if key != "ledger_checks"}
+        emit("node", {"node": run.setup.name, "role": "party", **places, **found})
         return
-    show_study(record)
+    show_answer(run.answer)
     show_statement(run.privacy, verbose=options.verbose)
     for kind, place in places.items():
         if place is not None:

@@ -88,10 +88,24 @@ def _report(paths: list[Path], ledgers: list[str]) -> Report:
                 f"a folder with a {SAVED} must be reported by itself; got {folders[0]} and more."
             )
         return read_report(folders[0] / SAVED)
+    if len(paths) == 1 and (study := _study(_record(paths[0]))) is not None:
+        return study
     found = [read_record(_record(path)) for path in paths]
     if len(found) == 1:
         return run_report(_with_ledgers(found[0], ledgers))
     return runs_report(list(zip(_names(paths), found, strict=True)))
+
+
+def _study(path: Path) -> Report | None:
+    """The page of a study; None where the record is another."""
+    from dpadmm.report.studies import REPORTS
+    from dpadmm.studies.study_files import read_study
+
+    try:
+        record = read_study(path)
+    except ParameterError:
+        return None
+    return REPORTS[record["kind"]](record) if record["kind"] in REPORTS else None
 
 
 def _names(paths: list[Path]) -> list[str]:

@@ -9,33 +9,49 @@ training: agreement, masks, policies and charges know no difference.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Final, Literal, Protocol, Self
 
 from pydantic import BeforeValidator, ValidationInfo, model_validator
 from pydantic_core import PydanticCustomError
 
-from dpadmm.algorithms import DESCRIBE
+from dpadmm.algorithms import DESCRIBE, INFER
 from dpadmm.data.schema import Schema
 from dpadmm.errors import fail
 from dpadmm.plain import as_tuple
 from dpadmm.run.charges import EvaluationTerms, WholePlan
 from dpadmm.run.config import Edges, RunSection, training_parameters
 from dpadmm.studies.describe import StudyWish
-from dpadmm.studies.questions import Describing, StudyQuestion
+from dpadmm.studies.infer_files import InferSection
+from dpadmm.studies.questions import Describing, Inferring, StudyQuestion
 from dpadmm.studies.study_files import StudySection
 
+#: The tables of an agreed run that only a study has.
+STUDY_TABLES: Final = {"study", "wish", "infer"}
 
-def _with_study(wishes: Any, info: ValidationInfo) -> Any:
-    """Refuse a study without wishes, and wishes without a study."""
-    if "study" in info.data and (info.data["study"] is not None) != bool(wishes):
+
+def _asked_by(kind: str, asked: Any, info: ValidationInfo) -> None:
+    """Refuse a study without what it asks, and what is asked by no such study."""
+    study = info.data.get("study")
+    table = {DESCRIBE: "[[wish]]", INFER: "[infer]"}[kind]
+    if "study" in info.data and (study is not None and study.kind == kind) != bool(asked):
         raise fail(
-            "a study must have [study] and [[wish]] tables, and a training has neither; got one "
-            "without the other"
+            f'must be given with kind = "{kind}" under [study], and only with it: add {table}, or '
+            "leave it out"
         )
-    return as_tuple(wishes)
 
 
-Wishes = Annotated[tuple[StudyWish, ...], BeforeValidator(_with_study)]
+def _wishes(asked: Any, info: ValidationInfo) -> Any:
+    _asked_by(DESCRIBE, asked, info)
+    return as_tuple(asked)
+
+
+def _regression(asked: Any, info: ValidationInfo) -> Any:
+    _asked_by(INFER, asked, info)
+    return asked
+
+
+Wishes = Annotated[tuple[StudyWish, ...], BeforeValidator(_wishes)]
+Regressing = Annotated[InferSection | None, BeforeValidator(_regression)]
 
 
 class AgreedStudy(StudySection):
@@ -44,12 +60,12 @@ class AgreedStudy(StudySection):
     Parameters
     ----------
     kind
-        "describe": the figures of the ``[[wish]]`` tables.
+        "describe": the figures of the ``[[wish]]`` tables; "infer": the regression of ``[infer]``.
     topology
         As for a training; everybody is heard on any connected graph.
     """
 
-    kind: Literal["describe"]
+    kind: Literal["describe", "infer"]
     topology: Edges = "server"
 
     @model_validator(mode="after")
@@ -79,6 +95,7 @@ def run_of_study(told: Any, info: ValidationInfo) -> Any:
     options = {} if study.noise == "own" else {"noise": study.noise, "colluders": study.colluders}
     return RunSection(
         algorithm=study.kind,
+        # The plan says how many there are.
         rounds=1,
         run_id=study.run_id,
         epsilon=study.epsilon,
@@ -108,7 +125,20 @@ def plan_asked(
     return WholePlan(question.plan(read, terms), wish, classes, rows)
 
 
-def question_of(study: AgreedStudy, wishes: Wishes, schema: Schema) -> StudyQuestion:
+class AsksStudy(Protocol):
+    """The tables of an agreed run that say what is asked."""
+
+    @property
+    def wish(self) -> tuple[StudyWish, ...]:
+        """``[[wish]]``."""
+
+    @property
+    def infer(self) -> InferSection | None:
+        """``[infer]``."""
+
+
+def question_of(asked: AsksStudy, schema: Schema) -> StudyQuestion:
     """What is asked; refuses what has no public bounds or levels."""
-    assert study.kind == DESCRIBE
-    return Describing.of(schema, wishes)
+    if asked.infer is not None:
+        return Inferring.of(schema, asked.infer)
+    return Describing.of(schema, asked.wish)

@@ -24,13 +24,15 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.values import Reading, Spelling
 from dpadmm.errors import ParameterError, fail, refuse_repeats
 from dpadmm.federation.agreed_study import (
+    STUDY_TABLES,
     AgreedStudy,
+    Regressing,
     Wishes,
     plan_asked,
     question_of,
     run_of_study,
 )
-from dpadmm.federation.identity import check_identity, check_node_name, describe
+from dpadmm.federation.identity import check_identity, check_node_name, read_certificate
 from dpadmm.federation.transport.session import Security, check_loopback, split_address
 from dpadmm.federation.transport.wire import (
     LONGEST_FACTS,
@@ -101,7 +103,7 @@ class AgreedRun(Part):
 
     Parameters
     ----------
-    study, wish
+    study, wish, infer
         ``[study]`` and what it asks, in place of ``[run]``: nothing is trained.
     run
         ``[run]`` as in a ``run.toml``. ``run_id`` must be given: ledgers know the run by it.
@@ -120,6 +122,7 @@ class AgreedRun(Part):
 
     study: AgreedStudy | None = None
     wish: Wishes = Field(default=(), validate_default=True)
+    infer: Regressing = Field(default=None, validate_default=True)
     run: Annotated[RunSection, BeforeValidator(run_of_study)] = Field(
         default=cast(RunSection, None), validate_default=True
     )
@@ -175,8 +178,7 @@ class AgreedRun(Part):
             "schema": plain_data(columns),
         }
         if self.study is not None:
-            asked = self.model_dump(mode="json", include={"study", "wish"}, exclude_defaults=True)
-            agreed |= plain_data(asked)
+            agreed |= plain_data(self.model_dump(include=STUDY_TABLES, exclude_defaults=True))
         if self.colluders is not None:
             agreed["colluders"] = self.colluders
         if self.simulation:
@@ -220,9 +222,7 @@ class AgreedRun(Part):
         """The plan of all parties, with its evaluation."""
         classes, features = len(schema.classes), len(schema.feature_names)
         if self.study is not None:
-            whole = plan_asked(
-                question_of(self.study, self.wish, schema), self.run, self.rows, classes
-            )
+            whole = plan_asked(question_of(self, schema), self.run, self.rows, classes)
             check_numbers(1, whole.training.site.features)
         else:
             check_numbers(1 if classes == 2 else classes, features)
@@ -675,7 +675,7 @@ class NodeConfig(Part):
                 "spent."
             )
         assert self.certificates is not None
-        own = describe(self.certificates.certificate).fingerprint
+        own = read_certificate(self.certificates.certificate).fingerprint
         if self.pins.get(name, own) != own:
             raise ParameterError(
                 f"the pin of {name} must be the sha256 of its own certificate, {own}; got "

@@ -101,7 +101,7 @@ def check_node_name(name: str) -> str:
     return name
 
 
-def describe(path: str | Path) -> CertificateFacts:
+def read_certificate(path: str | Path) -> CertificateFacts:
     """What the first certificate of a PEM file says."""
     return _facts(load_certificates(Path(path))[0])
 

@@ -20,7 +20,7 @@ import tomli_w
 from dpadmm.data.schema import Schema
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.config import load_agreed_run
-from dpadmm.federation.identity import describe, make_authority, make_certificate
+from dpadmm.federation.identity import make_authority, make_certificate, read_certificate
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -111,7 +111,7 @@ def write_federation(
     places = {
         name: f"127.0.0.1:{port}" for name, port in zip(data, free_ports(len(data)), strict=True)
     }
-    pins = {name: describe(make_certificate(trial, name)[0]).fingerprint for name in data}
+    pins = {name: read_certificate(make_certificate(trial, name)[0]).fingerprint for name in data}
     nodes = []
     for name, (rows_file, rows) in data.items():
         ledger = folder / f"{name}.ledger"

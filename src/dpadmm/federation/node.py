@@ -33,7 +33,7 @@ from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.exchange import added_up
-from dpadmm.federation.identity import describe
+from dpadmm.federation.identity import read_certificate
 from dpadmm.federation.node_study import NodeStudy
 from dpadmm.federation.party import train_node
 from dpadmm.federation.reach import probe
@@ -316,7 +316,7 @@ def _try(what: str, look: Callable[[], str]) -> Check:
 
 def _certificate(setup: NodeSetup) -> str:
     assert setup.security is not None
-    facts = describe(setup.security.certificate)
+    facts = read_certificate(setup.security.certificate)
     return f"{facts.name}, for {', '.join(facts.hosts)}; {facts.days_left} days left."
 
 

@@ -18,12 +18,14 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.rows import Shard
 from dpadmm.report.document import Report
-from dpadmm.report.studies import describe_report
+from dpadmm.report.studies import REPORTS
 from dpadmm.run.engine import Outcome
 from dpadmm.run.files import file_schema, party_schema
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import ledger_facts
 from dpadmm.run.session import ORDER_NOT_COVERED, state_privacy
+from dpadmm.studies.describe_files import Description
+from dpadmm.studies.infer_files import Inference
 from dpadmm.studies.study import StudyRun, Sums
 
 
@@ -61,12 +63,15 @@ class NodeStudy:
         """What the node's ledger says at the end."""
         return ledger_facts(self.setup.told.ledgers)
 
+    @cached_property
+    def answer(self) -> Description | Inference:
+        """What was found."""
+        assert self.setup.question is not None
+        return self.setup.question.answer(self.done)
+
     def record(self) -> dict[str, Any]:
         """The record: what was asked, found and spent, and how it went."""
-        question = self.setup.question
-        assert question is not None
-        found = question.record(self.done)
-        return found | {
+        return self.answer.record() | {
             "run_sha256": self.setup.run.hex(),
             "federation": dict(self.federation),
             **self.ledgers,
@@ -74,7 +79,8 @@ class NodeStudy:
 
     def report(self) -> Report:
         """The page."""
-        return describe_report(self.record())
+        record = self.record()
+        return REPORTS[record["kind"]](record)
 
 
 def study_shard(setup: NodeSetup) -> Shard:

@@ -33,7 +33,7 @@ from typing import Any, Final, final
 
 from dpadmm.durable import Closable
 from dpadmm.errors import ExchangeError
-from dpadmm.federation.identity import CertificateFacts, certificate_facts, describe
+from dpadmm.federation.identity import CertificateFacts, certificate_facts, read_certificate
 from dpadmm.federation.transport.session import PeerSession, Security, split_address
 from dpadmm.federation.transport.wire import NAME_PATTERN
 from dpadmm.federation.watcher import Watcher
@@ -326,7 +326,7 @@ def _about_certificate(
 def _about_verdict(name: str, word: str, security: Security) -> _Found:
     """Why the other side refused this node's certificate."""
     said = word.partition("ALERT_")[2].replace("_", " ").lower()
-    own = describe(security.certificate)
+    own = read_certificate(security.certificate)
     if "expired" in said:
         return _Found(
             "own-certificate-expired",

@@ -100,8 +100,7 @@ class NodeSetup:
     @cached_property
     def question(self) -> StudyQuestion | None:
         """What a study asks; None where something is trained."""
-        agreed = self.agreed
-        return None if agreed.study is None else question_of(agreed.study, agreed.wish, self.schema)
+        return None if self.agreed.study is None else question_of(self.agreed, self.schema)
 
     @property
     def when_lost(self) -> str:

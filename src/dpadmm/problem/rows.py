@@ -510,7 +510,7 @@ def _row_counts(parties: Sequence[tuple[Rows, Array]]) -> NDArray[np.int64]:
 
 
 def _finite_values(rows: Array, responses: Array) -> tuple[Array, Array]:
-    finite = np.isfinite(rows).all(axis=1) & np.isfinite(responses).all(axis=1)
+    finite = np.isfinite(np.concatenate([rows, responses], axis=1)).all(axis=1)
     if finite.all():
         return rows, responses
     return np.where(finite[:, None], rows, 0.0), np.where(finite[:, None], responses, 0.0)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from dpadmm.privacy.figures import pair
+from dpadmm.privacy.figures import AtMost, pair
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report.document import (
     SIMULATION,
@@ -87,14 +87,13 @@ def study_report(
     if privacy.simulated:
         text = "Its noise is reproducible: the figures are those of a rehearsal, and not private."
         banners = (Banner("danger", SIMULATION, text),)
-    spent = (
-        f"{pair(privacy.epsilon, privacy.delta)}-differential privacy of each party, in all. "
-        f"{'; '.join(words for _, words in privacy.details)}"
-    ).strip()
+    split = dict(privacy.details).get("Split of the budget")
+    spent = f"{pair(privacy.epsilon, privacy.delta)}-differential privacy of each party, in all"
+    spent += "." if split is None else f": {split}."
     tiles = (
         Tile(str(record["rows"]), "rows"),
         Tile(str(len(parties)), "parties" if len(parties) > 1 else "party"),
-        Tile(f"{privacy.epsilon:.3g}", "epsilon spent"),
+        Tile(f"{AtMost(privacy.epsilon):4}", "epsilon spent"),
     )
     shown = Table.of(
         ("party", "rows", "epsilon", "delta"),
@@ -102,21 +101,23 @@ def study_report(
             (
                 shown_name(party["name"]),
                 party["rows"],
-                record["privacy"]["parties"][party["name"]]["epsilon"],
-                record["privacy"]["parties"][party["name"]]["delta"],
+                AtMost(record["privacy"]["parties"][party["name"]]["epsilon"]),
+                AtMost(record["privacy"]["parties"][party["name"]]["delta"]),
             )
             for party in parties
         ],
-        "What each party spent",
     )
-    guarantee = Section("The guarantee", (Facts(tuple(privacy.lines())), shown))
+    below = (
+        Section("What each party spent", (shown,)),
+        Section("The guarantee", (Facts(tuple(privacy.lines())),)),
+    )
     return Report(
         title=title,
         subtitle=f"Study {record['run_id']}, dpadmm {record['dpadmm']}",
         banners=banners,
         tiles=tiles,
         answers=(*answers, ("What was spent?", spent)),
-        sections=(*sections, guarantee),
+        sections=(*sections, *below),
     )
 
 
@@ -134,12 +135,13 @@ def _figure_sections(found: Sequence[Mapping[str, Any]], percent: str) -> Iterat
 
 def figures_table(figures: Sequence[Mapping[str, Any]], percent: str) -> Table:
     """Figures with their intervals."""
-    heads = ("of", "group", "item", "value", f"{percent} from", "to")
+    # What no figure has is no column.
+    keys = [key for key in ("group", "item") if any(key in figure for figure in figures)]
+    heads = ("of", *keys, "value", f"{percent} from", "to")
     rows = [
         (
             shown_name(figure["column"]),
-            shown_name(figure.get("group", "")),
-            shown_name(figure.get("item", "")),
+            *(shown_name(figure.get(key, "")) for key in keys),
             figure.get("value", figure.get("reason", "")),
             figure.get("low", ""),
             figure.get("high", ""),
@@ -183,3 +185,67 @@ def _proposed_section(proposed: Sequence[Mapping[str, Any]]) -> Section:
     )
     table = Table.of(("column", "lower", "upper", "transform"), rows)
     return Section("Proposed bounds", (Words(words), table))
+
+
+def infer_report(
+    record: Mapping[str, Any], without: Sequence[Mapping[str, Any]] | None = None
+) -> Report:
+    """The page of a regression.
+
+    Parameters
+    ----------
+    record
+        As :meth:`dpadmm.studies.infer_files.Inference.record` has it.
+    without
+        In a simulation: the coefficients of the same regression without privacy.
+    """
+    found = record["found"]
+    effects = [each for each in found["coefficients"] if not each["constant"]]
+    percent, ratio = f"{100 * found['level']:g}%", found["effect"]
+    given = [each for each in effects if each["low"] is not None]
+    clear = [each for each in given if each["low"] > 0 or each["high"] < 0]
+    names = ", ".join(shown_name(each["name"]) for each in clear)
+    words = "No intervals are given: there is not enough data for this budget."
+    if given:
+        words = (
+            f"{len(effects)} coefficients with {percent} intervals for sampling and noise together. "
+            f"{f'The intervals of {names} leave out zero.' if clear else 'All of them include 0.'}"
+        )
+    asked = f"A {found['family']} regression of {shown_name(record['asked']['response'])}."
+    blocks: list[Block] = [_effects_table(found["coefficients"], percent, ratio)]
+    if given:
+        blocks.append(_forest("with privacy", effects, percent))
+    if without is not None:
+        blocks.append(_forest("without privacy", without, percent))
+    answers = (("What was asked?", asked), ("What was found?", words))
+    title = f"{found['family'].capitalize()} regression on the rows of all parties"
+    return study_report(record, title, answers, [Section("Coefficients", tuple(blocks))])
+
+
+def _forest(title: str, effects: Sequence[Mapping[str, Any]], percent: str) -> BarPlot:
+    bars = tuple(
+        Bar(shown_name(each["name"]), each["coefficient"], low=each["low"], high=each["high"])
+        for each in effects[:_MOST_BARS]
+    )
+    caption = f"Lines are {percent} intervals for sampling and noise together."
+    return BarPlot(f"Coefficients {title}", "what", "coefficient", bars, caption=caption)
+
+
+def _effects_table(effects: Sequence[Mapping[str, Any]], percent: str, ratio: str) -> Table:
+    heads = ["coefficient", "value", "standard error", "p", f"{percent} from", "to"]
+    keys = ["coefficient", "standard_error", "pvalue", "low", "high"]
+    if ratio:
+        heads += [ratio, "from", "to"]
+        keys += ["ratio", "ratio_low", "ratio_high"]
+    rows = [
+        (shown_name(each["name"]), *("" if each.get(key) is None else each[key] for key in keys))
+        for each in effects
+    ]
+    return Table.of(heads, rows)
+
+
+#: The page of each kind of study.
+REPORTS: Final[dict[str, Callable[[Mapping[str, Any]], Report]]] = {
+    "describe": describe_report,
+    "infer": infer_report,
+}

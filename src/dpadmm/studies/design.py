@@ -5,7 +5,7 @@ r"""From a user's columns to prepared ones, and coefficients back into the user'
           \beta_0 = \theta_0 - \sum_j \beta_j c_j
 
 Centres c and units w are public: the middle of a column's bounds, and half of their distance times
-:math:`\frac12\sqrt d` for d columns; without bounds zero and ``data_norm``. A categorical column
+:math:`\frac34\sqrt d` for d columns; without bounds zero and ``data_norm``. A categorical column
 becomes one column of 0 and 1 for each of its levels but the first, the reference.
 
 What a row becomes depends on that row alone. One with a cell that is no finite number, or a level
@@ -25,8 +25,8 @@ from dpadmm.data.given_rows import as_array, numbers_of
 from dpadmm.errors import ParameterError, positive_number, unknown_name
 from dpadmm.plain import Array
 
-# Rows shorter than this part of the longest within bounds are not shortened.
-_ROOM: Final = 0.5
+#: Rows shorter than this part of the longest within bounds are not shortened.
+ROOM: Final = 0.75
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class Design:
                     f"bounds must be given for every column of numbers; {missing[0]!r} has none. "
                     "Add public ones, or use data_norm alone."
                 )
-            scale = _ROOM * math.sqrt(len(columns))
+            scale = ROOM * math.sqrt(len(columns))
             columns = [replace(column, unit=column.unit * scale) for column in columns]
         elif known:
             raise ParameterError(

@@ -92,6 +92,8 @@ class Effects:
         Whether errors are robust ones.
     scale
         The residual variance of a linear regression, else 1.
+    settled
+        Whether coefficients had settled; without that no intervals are given.
     """
 
     family: str
@@ -104,6 +106,7 @@ class Effects:
     strength: float = math.inf
     robust: bool = False
     scale: float = 1.0
+    settled: bool = True
 
     @classmethod
     def of(
@@ -134,8 +137,16 @@ class Effects:
             strength,
             robust,
             estimate.scale * response_unit**2,
+            estimate.settled,
         )
-        if not found.given:
+        if not found.settled:
+            warnings.warn(
+                "no intervals are given: coefficients still moved in the last round, as they do "
+                "where columns separate the outcomes or effects are very strong.",
+                InferenceWarning,
+                stacklevel=3,
+            )
+        elif not found.given:
             warnings.warn(
                 f"no intervals are given: the noisy matrix is not told from its noise (ratio "
                 f"{found.ratio:.2g}, needed {LEAST_RATIO.get(family, _LEAST_RATIO):g}). More rows, "
@@ -155,7 +166,7 @@ class Effects:
     @property
     def given(self) -> bool:
         """Whether intervals are given."""
-        return self.ratio >= LEAST_RATIO.get(self.family, _LEAST_RATIO)
+        return self.settled and self.ratio >= LEAST_RATIO.get(self.family, _LEAST_RATIO)
 
     @property
     def weak(self) -> bool:
@@ -230,6 +241,7 @@ class Effects:
             "level": level,
             "effect": RATIOS[self.family],
             "robust": self.robust,
+            "settled": self.settled,
             "conditioning": None if math.isinf(self.ratio) else self.ratio,
             "strength": None if math.isinf(self.strength) else self.strength,
             "coefficients": found,

@@ -63,6 +63,8 @@ from dpadmm.plain import Array
 _LARGEST: Final = 1e9
 # Of what a response is taken as: exp of it is a double.
 _LARGEST_ETA: Final = 500.0
+# Of an event in all periods together, where survival begins.
+_FIRST_CHANCE: Final = 0.5
 #: nu, the weight of the squared lengths of gradients.
 SQUARES: Final = 0.3
 
@@ -126,6 +128,11 @@ class Family(ABC):
     joint: ClassVar[float]
 
     @property
+    def start(self) -> float:
+        """The linear predictor of every row in the first round."""
+        return 0.0
+
+    @property
     def sensitivity(self) -> float:
         """Delta."""
         return math.sqrt(self.joint + SQUARES**2)
@@ -150,7 +157,7 @@ class Family(ABC):
         Parameters
         ----------
         fitted
-            The linear predictor of the first step at the mean columns, for each constant.
+            What the first step adds to it at the mean columns, for each constant.
         deviation
             That of the linear predictor of the first step around it.
         weights
@@ -191,14 +198,22 @@ class Binomial(Family):
         return expit(eta)
 
     def ahead(self, fitted: Array, deviation: float, weights: Array) -> tuple[float, Array]:
-        r"""With :math:`E\,\mu'(\eta)\approx\bar p(1-\bar p)/\sqrt{1+\pi s^2/8}`, s of eta."""
-        mean = np.clip(0.5 + fitted / 4, 0.02, 0.98)
-        slope = 4 * float(np.average(mean * (1 - mean), weights=weights))
-        # s / sqrt(1 + pi s^2 / 8) of what is looked for. Too long a step would do harm, too short a
-        # one is made good for: no more than s = 2.5.
-        reached = min(deviation / slope, 1.34)
-        wider = 1 / math.sqrt(1 - math.pi / 8 * reached**2)
-        return wider / slope, wider * logit(mean)
+        """From even odds."""
+        return _logistic_ahead(0.5, fitted, deviation, weights)
+
+
+def _logistic_ahead(
+    chance: float, fitted: Array, deviation: float, weights: Array
+) -> tuple[float, Array]:
+    r"""With :math:`E\,p(1-p)\approx\bar p(1-\bar p)/\sqrt{1+\pi s^2/8}`, s of the predictor."""
+    curvature = chance * (1 - chance)
+    mean = np.clip(chance + curvature * fitted, chance / 10, 1 - chance / 10)
+    slope = float(np.average(mean * (1 - mean), weights=weights)) / curvature
+    # s / sqrt(1 + pi s^2 / 8) of what is looked for. Too long a step would do harm, too short a
+    # one is made good for: no more than s = 2.5.
+    reached = min(deviation / slope, 1.34)
+    wider = 1 / math.sqrt(1 - math.pi / 8 * reached**2)
+    return wider / slope, wider * logit(mean)
 
 
 @final
@@ -293,8 +308,13 @@ class Survival(Family):
         return expit(eta)
 
     def ahead(self, fitted: Array, deviation: float, weights: Array) -> tuple[float, Array]:
-        """Those of the binomial family, over the rows of all periods."""
-        return Binomial().ahead(fitted, deviation, weights)
+        """Over the rows of all periods."""
+        return _logistic_ahead(_FIRST_CHANCE / self.periods, fitted, deviation, weights)
+
+    @property
+    def start(self) -> float:
+        """So low that no person is shortened for its response in the first round."""
+        return float(logit(_FIRST_CHANCE / self.periods))
 
     def contributions(
         self, rows: Array, responses: Array, point: Point, bounded: bool = True

@@ -96,6 +96,10 @@ _COUNTING: Final = 0.4
 _DEVIATIONS: Final = 2.5
 # No Newton step changes the linear predictor of a typical row by more.
 _LONGEST_STEP: Final = 4.0
+# A last step is short: beside the coefficients in coordinates of T, beside a change of one in the
+# linear predictor, or beside its noise.
+_SHORT_STEP: Final = 0.3
+_NOISY_STEP: Final = 1.6
 # A fit without privacy ends where steps are so short, and is refused after so many.
 _CONVERGED: Final = 1e-11
 _MOST_STEPS: Final = 100
@@ -218,6 +222,8 @@ class Estimate:
         without noise.
     scale
         The residual variance of a linear regression, else 1.
+    settled
+        Whether the last step was short, or no longer than its noise.
     """
 
     coefficients: Array
@@ -225,6 +231,7 @@ class Estimate:
     ratio: float
     scale: float = 1.0
     robust: Array | None = field(default=None)
+    settled: bool = True
 
     def mapped(self, change: Array) -> Estimate:
         """Of other coefficients, a linear map of these."""
@@ -235,6 +242,7 @@ class Estimate:
             self.ratio,
             self.scale,
             robust,
+            self.settled,
         )
 
 
@@ -267,10 +275,6 @@ class _Root(NamedTuple):
         spread = self.values / rows
         return (self.vectors / np.sqrt(spread * len(spread) * _ROOM)).T
 
-    def evening(self) -> Array:
-        """What makes all eigenvalues equal, and leaves their sum."""
-        return (self.vectors * np.sqrt(self.values.mean() / self.values)) @ self.vectors.T
-
     def sandwich(self, meat: Array) -> Array:
         """The inverse around a matrix."""
         return self.solve(self.solve(meat).T)
@@ -302,7 +306,7 @@ def _newton_step(facts: Facts, path: _Path, heard: _Heard, first: bool) -> _Path
     root = _Root.of(matrix, matrix_noise)
     step = root.solve(gradient)
     if first:
-        curvature = float(family.moments(np.zeros(1), np.zeros(1))[1][0])
+        curvature = float(family.moments(np.full(1, family.start), np.zeros(1))[1][0])
         moments = root.whole() / curvature
         seen = _rows_seen(facts, moments)
         noise = (deviation * family.reach) ** 2 + (matrix_noise * np.linalg.norm(step)) ** 2
@@ -316,8 +320,14 @@ def _newton_step(facts: Facts, path: _Path, heard: _Heard, first: bool) -> _Path
     gradient_noise = deviation * family.reach
     meat = share * root.whole() + gradient_noise**2 * np.eye(size)
     covariance = root.sandwich(meat + _step_noise(step, matrix_noise))
-    estimate = Estimate(beta, point.map.T @ covariance @ point.map, root.ratio)
-    return _Path(Point(beta, root.evening() @ point.map), estimate=estimate)
+    noisy = gradient_noise * math.sqrt(float(np.sum(root.values**-2.0)))
+    length, reached = np.linalg.norm(step), np.linalg.norm(np.linalg.solve(point.map.T, beta))
+    short = _SHORT_STEP * max(reached, math.sqrt(_ROOM * size))
+    settled = bool(length <= max(short, _NOISY_STEP * noisy))
+    estimate = Estimate(
+        beta, point.map.T @ covariance @ point.map, root.ratio, settled=settled
+    )
+    return _Path(Point(beta, point.map), estimate=estimate)
 
 
 def _looked_ahead(
@@ -396,7 +406,10 @@ def _second_line(facts: Facts, path: _Path, heard: _Heard) -> _Path:
 @lru_cache(maxsize=64)
 def _path_after(facts: Facts, heard: tuple[tuple[bytes, float], ...]) -> _Path:
     """Where a regression stands after what was released; asked for with every piece of rows."""
-    path = _Path(Point(np.zeros(facts.size), np.eye(facts.size)))
+    beta = np.zeros(facts.size)
+    if not facts.linear:
+        beta[: facts.constants] = facts.newton().start * math.hypot(1.0, CONSTANT) / CONSTANT
+    path = _Path(Point(beta, np.eye(facts.size)))
     for t, (numbers, variance) in enumerate(heard):
         released = _Heard(np.frombuffer(numbers), variance)
         if facts.linear:
@@ -461,6 +474,26 @@ class Regression(Study):
         r""":math:`q = n\bar\mu/p^{1.5}`, with all the noise that there is in a sum."""
         budget = self.scale / math.sqrt(self.variance)
         return float(self.facts.rows * budget / self.facts.size**1.5)
+
+
+# Of a typical row: the curvature of each family. Of survival it is a person's chance of the event.
+_TYPICAL: Final = {"binomial": 0.2, "poisson": 0.8, "survival": 0.3}
+
+
+def expected_width(study: Regression) -> float:
+    r"""How wide intervals will be, relative to those without privacy: a guess from public facts.
+
+    .. math:: \sqrt{1 + s_g^2/\bar h},\qquad \bar h = \frac{n h}{1.5\,p},
+
+    as if rows were spread evenly in the coordinates of T, with a typical curvature h.
+    """
+    facts, (block,) = study.facts, study.courses[-1]
+    variance = study.variance / (block.scale * study.scale) ** 2
+    rows = facts.rows / (_ROOM * facts.size)
+    if facts.linear:
+        return math.sqrt(1 + _DEVIATIONS**2 * variance / rows)
+    reach = facts.newton().reach
+    return math.sqrt(1 + reach**2 * variance / (rows * _TYPICAL[facts.family]))
 
 
 def _moments(u: Array, response: Array) -> Array:

@@ -1,7 +1,7 @@
 """What a study asks, apart from whose rows it asks and where it runs.
 
-A :class:`StudyQuestion` goes from public facts to a plan, from rows to what is added up, and from what
-was released to a record. The same ones are asked of files in one process and between nodes.
+A :class:`StudyQuestion` goes from public facts to a plan, from rows to what is added up, and from
+what was released to an answer. The same ones are asked of files in one process and between nodes.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, final
+from typing import final
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.plan import Plan
 from dpadmm.studies.describe import Described, StudyWish, described
 from dpadmm.studies.describe_files import Description, plan_describe, split_detail
+from dpadmm.studies.infer_files import Inference, InferSection, Question
 from dpadmm.studies.study import StudyRun
 
 
@@ -30,8 +31,8 @@ class StudyQuestion(ABC):
         """The study of so many rows of each party; or a refusal."""
 
     @abstractmethod
-    def record(self, done: StudyRun) -> dict[str, Any]:
-        """The record: what was asked, found and spent."""
+    def answer(self, done: StudyRun) -> Description | Inference:
+        """What was found; its record says what was asked and spent, too."""
 
     def prepared(self, rows: Array) -> tuple[Array, Array]:
         """What the study adds up, and the responses that belong to it.
@@ -64,10 +65,35 @@ class Describing(StudyQuestion):
         """One release."""
         return plan_describe(self.about, rows, terms)
 
-    def record(self, done: StudyRun) -> dict[str, Any]:
+    def answer(self, done: StudyRun) -> Description:
         """Every figure that was asked for."""
-        return Description(self.about, done).record()
+        return Description(self.about, done)
 
     def details(self, planned: Plan) -> tuple[tuple[str, str], ...]:
         """How the budget was split."""
         return split_detail(planned)
+
+
+@final
+@dataclass(frozen=True)
+class Inferring(StudyQuestion):
+    """A regression."""
+
+    asked: Question
+
+    @classmethod
+    def of(cls, schema: Schema, asked: InferSection) -> Inferring:
+        """Of this regression."""
+        return cls(Question(asked, schema))
+
+    def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
+        """A few rounds; refused where it would drown in its noise."""
+        return self.asked.checked_plan(rows, terms)
+
+    def answer(self, done: StudyRun) -> Inference:
+        """Coefficients and their intervals."""
+        return Inference.of(self.asked, done)
+
+    def prepared(self, rows: Array) -> tuple[Array, Array]:
+        """Prepared columns, and responses as the family has them."""
+        return self.asked.read(rows)

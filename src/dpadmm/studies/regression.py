@@ -163,6 +163,9 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
             Each party's budget ledger by its name, and the name of the study in them.
         """
         facts = self._check()
+        names = column_names(X)
+        if len(set(names)) < len(names):
+            raise ParameterError("columns of X must have names of their own; one is there twice.")
         response = facts.response(y)
         validate_data(self, X, skip_check_array=True, ensure_2d=False)
         design = self._design(X)
@@ -241,7 +244,7 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
         finally:
             self.levels = asked
 
-    def _check(self) -> _Response:
+    def _check(self) -> Response:
         """Refuse what is not served, before a row is looked at."""
         if self.family not in TITLES:
             raise unknown_name("family", self.family, TITLES)
@@ -251,7 +254,7 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
                 "alone may be robust; got True."
             )
         exact = not isinstance(self.epsilon, Mapping) and self.epsilon == math.inf
-        return _Response.of(self.family, exact, self.response_bounds, self.periods)
+        return Response.of(self.family, exact, self.response_bounds, self.periods)
 
     def _design(self, X: Any) -> Design:
         levels = {**declared_levels(X), **{str(k): v for k, v in (self.levels or {}).items()}}
@@ -359,7 +362,7 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-class _Response:
+class Response:
     """How responses are read: public facts only.
 
     Parameters
@@ -379,7 +382,7 @@ class _Response:
         self.edges = edges
 
     @classmethod
-    def of(cls, family: str, exact: bool, bounds: Any, periods: Any) -> _Response:
+    def of(cls, family: str, exact: bool, bounds: Any, periods: Any) -> Response:
         """From what was declared; or a refusal."""
         centre, unit = 0.0, 1.0
         if family == "gaussian":
@@ -467,7 +470,8 @@ def _edges(periods: Any) -> Array:
     if np.ndim(periods) == 0:
         return np.arange(positive_integer("periods", periods) + 1, dtype=np.float64)
     edges = _floats(np.asarray(periods))
-    if edges.ndim != 1 or len(edges) < 2 or not (np.isfinite(edges).all() and (np.diff(edges) > 0).all()):
+    rising = edges.ndim == 1 and len(edges) > 1 and bool((np.diff(edges) > 0).all())
+    if not (rising and np.isfinite(edges).all()):
         raise ParameterError(
             "periods must be a whole number, or at least two edges that increase; got "
             f"{periods!r}."

@@ -1,0 +1,283 @@
+"""``infer.toml``: from files and a family to coefficients and a record, and what to expect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+from pydantic import BeforeValidator, Field, model_validator
+
+from dpadmm.data.schema import Schema
+from dpadmm.data.study_rows import StudyColumns
+from dpadmm.errors import ParameterError, fail, refuse_repeats, unknown_name
+from dpadmm.plain import Array, Part, as_tuple
+from dpadmm.privacy.statement import PrivacyStatement
+from dpadmm.run.charges import EvaluationTerms
+from dpadmm.run.files import Owner
+from dpadmm.run.plan import Plan
+from dpadmm.studies.design import ROOM, Column, Design, middle
+from dpadmm.studies.effects import Effects, check_strength
+from dpadmm.studies.glm import Facts, Regression, expected_width
+from dpadmm.studies.regression import Response
+from dpadmm.studies.study import StudyRun, plan_study, smallest_epsilon
+from dpadmm.studies.study_files import StudyConfig, run_files, study_schema, write_study
+
+
+class InferSection(Part):
+    """``[infer]``: the regression.
+
+    Parameters
+    ----------
+    family
+        gaussian, binomial, poisson or survival.
+    response
+        The column that is explained; the schema's label unless given. The label and its second
+        class for binomial, and for the event of survival; a numeric column for the others.
+    columns
+        What explains it: all others unless given.
+    entry, exit, periods
+        For survival: the numeric columns of a person's first and last time, and the public edges
+        of the periods, or how many of length 1 begin at 0.
+    robust
+        For gaussian: errors that allow residuals to vary with the columns.
+    level
+        Of the intervals.
+    """
+
+    family: Literal["gaussian", "binomial", "poisson", "survival"] = "binomial"
+    response: str | None = None
+    columns: Annotated[tuple[str, ...], BeforeValidator(as_tuple)] = ()
+    entry: str | None = None
+    exit: str | None = None
+    periods: int | Annotated[tuple[float, ...], BeforeValidator(as_tuple)] | None = None
+    robust: bool = False
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.95
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        times = (self.entry, self.exit, self.periods)
+        wanted = self.family == "survival"
+        if any((each is not None) != wanted for each in times):
+            raise fail(
+                "entry, exit and periods must be given for the family 'survival', all three, and "
+                "for no other"
+            )
+        if self.robust and self.family != "gaussian":
+            raise fail("robust must be left out for families other than 'gaussian'")
+        refuse_repeats(self.columns, "a column must be named once")
+        return self
+
+
+class InferConfig(StudyConfig):
+    """``infer.toml``: a study's tables, and the regression.
+
+    Parameters
+    ----------
+    infer
+        The table ``[infer]``.
+    """
+
+    infer: InferSection = InferSection()
+
+
+@dataclass(frozen=True)
+class Question:
+    """A regression over the columns of a schema; public.
+
+    Attributes
+    ----------
+    asked, schema
+        The regression, and the columns.
+    """
+
+    asked: InferSection
+    schema: Schema
+    places: StudyColumns = field(init=False)
+    design: Design = field(init=False)
+    response: Response = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "places", StudyColumns(self.schema))
+        object.__setattr__(self, "response", self._response())
+        object.__setattr__(self, "design", self._design())
+
+    @property
+    def explained(self) -> str:
+        """The column that is explained."""
+        return self.asked.response or self.schema.label.column
+
+    def _response(self) -> Response:
+        asked, bounds = self.asked, None
+        if asked.family in ("binomial", "survival"):
+            if self.explained != self.schema.label.column or len(self.schema.classes) != 2:
+                raise ParameterError(
+                    f"response must be the schema's label, of two classes, for the family "
+                    f"{asked.family!r}; got {self.explained!r}."
+                )
+        else:
+            column = self.places.numeric(self.explained)
+            if asked.family == "gaussian":
+                bounds = (column.lower, column.upper)
+        return Response.of(asked.family, False, bounds, asked.periods)
+
+    def _design(self) -> Design:
+        asked, schema = self.asked, self.schema
+        apart = {self.explained, asked.entry, asked.exit}
+        known = [column.name for column in schema.columns]
+        names = asked.columns or tuple(
+            name for name in known if name not in apart and name != schema.label.column
+        )
+        columns: list[Column] = []
+        for name in names:
+            if name not in known or name in apart:
+                raise unknown_name("columns", name, [each for each in known if each not in apart])
+            place = self.places.places[name]
+            if any(column.name == name for column in schema.numeric):
+                numeric = self.places.numeric(name)
+                ends = middle(f"bounds of {name}", (numeric.lower, numeric.upper))
+                columns.append(Column(name, place, None, *ends))
+                continue
+            levels = self.places.levels(name)[:-2]
+            if len(levels) < 2:
+                raise ParameterError(f"levels of {name} must be at least two; got {list(levels)}.")
+            columns += [
+                Column(f"{name}[T.{level}]", place, level, 0.5, 0.5) for level in levels[1:]
+            ]
+        if not columns:
+            raise ParameterError("columns must be at least one; got none.")
+        scale = ROOM * math.sqrt(len(columns))
+        return Design(
+            tuple(replace(each, unit=each.unit * scale) for each in columns), self.places.width
+        )
+
+    def facts(self, rows: int) -> Facts:
+        """What the regression is about."""
+        return Facts(self.asked.family, len(self.design.columns), self.response.count, rows)
+
+    def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
+        """Fix it for so many rows of each party; every refusal happens here."""
+        facts = self.facts(sum(rows.values()))
+        options = {"family": facts.family, "columns": facts.columns, "periods": facts.periods}
+        return plan_study(Regression, options, rows, terms, rounds=len(facts.courses()))
+
+    def checked_plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
+        """The same, refused where it would drown in its noise."""
+        planned = self.plan(rows, terms)
+        assert isinstance(planned.algorithm, Regression)
+        check_strength(planned.algorithm)
+        return planned
+
+    def read(self, rows: Array) -> tuple[Array, Array]:
+        """Prepared columns and responses, from rows of the schema."""
+        found = np.empty((len(rows), len(self.design.columns)))
+        for place, column in enumerate(self.design.columns):
+            cells = rows[:, column.place]
+            if column.level is None:
+                found[:, place] = self._in_units(column.name, cells)
+                continue
+            levels = self.places.levels(column.name.rpartition("[T.")[0])
+            # A missing or unknown level makes the row the fixed one.
+            known = np.where(cells < len(levels) - 2, cells == levels.index(column.level), np.nan)
+            found[:, place] = known
+        return self.design.prepared(found), self.response.response(self._responses(rows))
+
+    def _responses(self, rows: Array) -> Array:
+        place, asked = self.places.places, self.asked
+        if asked.family == "survival":
+            assert asked.entry is not None and asked.exit is not None
+            names = (asked.entry, asked.exit)
+            times = [self._in_units(name, rows[:, place[name]]) for name in names]
+            return np.column_stack([*times, rows[:, place[self.explained]]])
+        cells = rows[:, place[self.explained]]
+        return cells if asked.family == "binomial" else self._in_units(self.explained, cells)
+
+    def _in_units(self, name: str, cells: Array) -> Array:
+        column = self.places.numeric(name)
+        found: Array = column.lower + (cells + 1) / 2 * (column.upper - column.lower)
+        return found
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What a regression of files found.
+
+    Attributes
+    ----------
+    question, effects
+        What was asked, and found.
+    done
+        The study, and what it guarantees.
+    """
+
+    question: Question = field(repr=False)
+    effects: Effects
+    done: StudyRun = field(repr=False)
+
+    @classmethod
+    def of(cls, question: Question, done: StudyRun) -> Self:
+        """From what was released; warns where intervals say little or nothing."""
+        study, response, asked = done.study, question.response, question.asked
+        assert isinstance(study, Regression)
+        constants = study.facts.constants
+        change = question.design.change(constants, response.unit)
+        estimate = study.estimate(done.sums).mapped(change)
+        estimate.coefficients[:constants] += response.centre
+        effects = Effects.of(
+            estimate,
+            asked.family,
+            (*response.constants, *question.design.names),
+            constants,
+            study.facts.rows,
+            strength=study.strength,
+            robust=asked.robust,
+            response_unit=response.unit,
+        )
+        return cls(question, effects, done)
+
+    @property
+    def privacy_(self) -> PrivacyStatement:
+        """The guarantee."""
+        return self.done.privacy
+
+    def record(self) -> dict[str, Any]:
+        """The record: what was asked, found and spent."""
+        asked = self.question.asked
+        return self.done.record(
+            asked={**asked.model_dump(mode="json"), "response": self.question.explained},
+            found=self.effects.to_dict(asked.level),
+        )
+
+
+def infer_files(config: InferConfig, owner: Owner | None = None) -> Inference:
+    """Do the regression of the files of a configuration; write the record."""
+    schema = study_schema(config)
+    question, terms = Question(config.infer, schema), config.study.terms
+    done = run_files(
+        config,
+        schema,
+        lambda rows: question.checked_plan(rows, terms),
+        responses=question.read,
+        owner=owner,
+    )
+    found = Inference.of(question, done)
+    write_study(config, found.record())
+    return found
+
+
+def epsilon_for_width(
+    question: Question, rows: Mapping[str, int], terms: EvaluationTerms, wanted: float
+) -> float:
+    """The smallest epsilon with which intervals are expected to be as wide as wanted.
+
+    ``wanted`` is relative to an interval without privacy.
+    """
+
+    def width(epsilon: float) -> float:
+        planned = question.plan(rows, replace(terms, epsilon=epsilon))
+        assert isinstance(planned.algorithm, Regression)
+        return expected_width(planned.algorithm)
+
+    return smallest_epsilon(width, wanted)

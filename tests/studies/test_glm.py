@@ -1,0 +1,226 @@
+"""What a row moves: sensitivities of regressions, over pairs of rows, and mutants that break them."""
+
+import math
+
+import numpy as np
+import pytest
+
+import dpadmm.studies.families as families
+import dpadmm.studies.glm as glm
+from dpadmm.errors import ParameterError
+from dpadmm.run.charges import EvaluationTerms
+from dpadmm.studies.families import SQUARES, Point, clipped_poisson, newton_family
+from dpadmm.studies.glm import CONSTANT, Facts, Regression
+from dpadmm.studies.study import Sums, from_triangle, plan_study, upper_triangle
+
+FAMILIES = ["binomial", "poisson", "survival"]
+PERIODS, COLUMNS = 4, 3
+
+
+def _facts(family):
+    return Facts(family, COLUMNS, PERIODS if family == "survival" else None, 1000)
+
+
+def _study(family, epsilon=1.0, **terms):
+    facts = _facts(family)
+    options = {"family": family, "columns": COLUMNS, "periods": facts.periods}
+    rows = {"a": 400, "b": 300, "c": 300}
+    terms = EvaluationTerms(epsilon, 1e-5, **terms)
+    planned = plan_study(Regression, options, rows, terms, rounds=len(facts.courses()))
+    return planned.algorithm
+
+
+def _row(random, family):
+    """A row of any content: within bounds, on them, far beyond, or nothing."""
+    size = random.choice([0.0, 0.3, 1.0, 1.0, 5.0, 1e3, 1e300])
+    columns = random.standard_normal(COLUMNS)
+    columns *= size / np.linalg.norm(columns)
+    if family == "survival":
+        first = random.integers(0, PERIODS)
+        stop = random.integers(first, PERIODS) + 1
+        return columns, np.array([first, stop, random.integers(0, 2)], float)
+    response = {
+        "binomial": random.integers(0, 2),
+        "poisson": random.choice([0, 1, 3, 10, 1e9, -5]),
+        "gaussian": random.choice([-1, 1, 0.1, 40, -1e300]),
+    }[family]
+    return columns, np.array([response], float)
+
+
+def _reachable(random, study):
+    """Sums as noise alone may make them, small or huge: any of them is a public history."""
+    size = random.choice([0.1, 1.0, 30.0, 1e3])
+    rounds = len(study.courses)
+    sums = size * math.sqrt(study.variance) * random.standard_normal((rounds, study.numbers))
+    return Sums(sums, np.full(1, float(rounds)))
+
+
+def _largest_ratio(study, family, pairs, seed=0):
+    random, largest = np.random.default_rng(seed), 0.0
+    for _ in range(pairs):
+        state, t = _reachable(random, study), int(random.integers(len(study.courses)))
+        (block,) = study.courses[t]
+        one, other = (
+            study.add_up(state, t, x[None], y[None])
+            for x, y in (_row(random, family), _row(random, family))
+        )
+        assert np.isfinite(one).all()
+        assert np.linalg.norm(one) <= block.largest * (1 + 1e-9)
+        largest = max(largest, float(np.linalg.norm(one - other)) / block.sensitivity)
+    return largest
+
+
+@pytest.mark.parametrize("family", [*FAMILIES, "gaussian"])
+def test_no_pair_of_rows_moves_a_round_by_more_than_it_says(family):
+    ratio = _largest_ratio(_study(family), family, 500)
+    assert 0.4 < ratio <= 1 + 1e-9
+
+
+def test_a_bound_of_the_logistic_round_is_reached():
+    family, point = newton_family("binomial", None), Point(np.array([40.0, 0.0]), np.eye(2))
+    vectors = []
+    for sign in (1.0, -1.0):
+        response = np.array([[0.0 if sign > 0 else 1.0]])
+        g, h, q = family.contributions(np.array([[sign, 0.0]]), response, point)
+        vectors.append(np.concatenate([g, family.curving * upper_triangle(h), [SQUARES * q]]))
+    # Both push the same way: opposite rows, both of them on the wrong side.
+    assert np.linalg.norm(vectors[0] - vectors[1]) <= family.sensitivity
+    other = Point(-point.beta, np.eye(2))
+    g, h, q = family.contributions(np.array([[1.0, 0.0]]), np.array([[1.0]]), other)
+    wrong = np.concatenate([g, family.curving * upper_triangle(h), [SQUARES * q]])
+    assert np.linalg.norm(wrong - vectors[0]) == pytest.approx(2.0, rel=1e-6)
+
+
+def test_the_curvature_of_a_logistic_regression_is_free():
+    s = np.linspace(0.5, 1, 100001)
+    family = newton_family("binomial", None)
+    bracket = 4 * s**2 + 2 * (family.curving * s * (1 - s)) ** 2
+    assert bracket.max() <= family.joint
+    worse = 4 * s**2 + 2 * (1.05 * family.curving * s * (1 - s)) ** 2
+    assert worse.max() > family.joint
+
+
+def test_the_bounds_of_counts_hold_between_the_points_of_a_grid():
+    family = newton_family("poisson", None)
+    step = 5e-5
+    rate = np.arange(step, family.most + step, step)
+    expected, curvature = clipped_poisson(rate, family.clip)
+    # Their slopes are at most 1 in size, so half a step more is a bound everywhere.
+    assert np.abs(expected).max() + step <= family.reach - family.clip
+    weight = family.curvature_reach / np.maximum(family.curvature_reach, curvature)
+    bracket = 4 * (weight * (family.clip + np.abs(expected)) / family.reach) ** 2
+    bracket += 2 * (family.curving * weight * curvature) ** 2
+    assert bracket.max() <= family.joint
+
+
+@pytest.mark.parametrize("rate", [0.01, 0.5, 1.0, 2.5, 5.9, 17.3])
+def test_moments_of_a_clipped_count(rate):
+    y = np.arange(200)
+    chance = np.exp(y * np.log(rate) - rate - np.array([math.lgamma(k + 1) for k in y]))
+    psi = np.clip(y - rate, -2, 2)
+    expected, curvature = clipped_poisson(np.array([rate]), 2.0)
+    mean = chance @ psi
+    assert expected[0] == pytest.approx(mean, abs=1e-12)
+    assert curvature[0] == pytest.approx(chance @ ((psi - mean) * y), abs=1e-10)
+
+
+def test_sums_add_up_over_rows():
+    random = np.random.default_rng(0)
+    for family in [*FAMILIES, "gaussian"]:
+        study = _study(family)
+        state = _reachable(random, study)
+        rows = [_row(random, family) for _ in range(40)]
+        x, y = (np.array(part) for part in zip(*rows, strict=True))
+        for t in range(len(study.courses)):
+            whole = study.add_up(state, t, x, y)
+            each = sum(study.add_up(state, t, x[k : k + 1], y[k : k + 1]) for k in range(40))
+            np.testing.assert_allclose(whole, each, rtol=1e-9, atol=1e-12)
+
+
+def test_noise_of_a_matrix_is_symmetric():
+    random = np.random.default_rng(0)
+    draws = np.array([from_triangle(random.standard_normal(6)) for _ in range(20000)])
+    assert (draws == draws.swapaxes(1, 2)).all()
+    deviation = draws.std(axis=0)
+    expected = np.where(np.eye(3), 1, math.sqrt(0.5))
+    np.testing.assert_allclose(deviation, expected, rtol=0.05)
+    step = np.array([1.0, -2.0, 0.5])
+    found = np.cov((draws @ step).T)
+    np.testing.assert_allclose(found, glm._step_noise(step, math.sqrt(0.5)), atol=0.15)
+
+
+def test_a_first_line_keeps_rows_on_their_plane():
+    """The whole row is scaled: a plane through rows within bounds is that of longer ones, too."""
+    random = np.random.default_rng(0)
+    facts = Facts("gaussian", 3, None, 1)
+    u = facts.rows_of(3 * random.standard_normal((500, 3)))
+    beta = np.array([0.1, 0.2, -0.3, 0.1])
+    moments = from_triangle(glm._moments(u, u @ beta))
+    across = np.append(-beta, 1.0)
+    assert across @ moments @ across == pytest.approx(0, abs=1e-9)
+
+
+# -- mutants: each of them must be found by what is above ---------------------------------------
+
+
+def test_mutant_a_row_that_is_not_shortened(monkeypatch):
+    def as_it_is(rows, bounded=True):
+        return np.clip(np.nan_to_num(rows), -1e3, 1e3), np.ones(len(rows))
+
+    monkeypatch.setattr(families, "bounded_rows", as_it_is)
+    with pytest.raises(AssertionError):
+        _largest_ratio(_study("binomial"), "binomial", 300)
+
+
+def test_mutant_the_rows_of_a_person_shortened_one_by_one(monkeypatch):
+    def one_by_one(self, rows, responses, point, bounded=True):
+        """As if every period were a person of its own."""
+        parts = []
+        for period in range(self.periods):
+            first, stop, event = responses.T
+            at_risk = (first <= period) & (period < stop)
+            own = np.column_stack(
+                [
+                    np.where(at_risk, period, 0),
+                    np.where(at_risk, period + 1, 0),
+                    event * (stop == period + 1),
+                ]
+            )
+            parts.append(plain(self, rows, own, point, bounded))
+        return tuple(sum(each) for each in zip(*parts, strict=True))
+
+    plain = families.Survival.contributions
+    monkeypatch.setattr(families.Survival, "contributions", one_by_one)
+    with pytest.raises(AssertionError):
+        _largest_ratio(_study("survival"), "survival", 600)
+
+
+def test_mutant_columns_scaled_and_not_the_response():
+    u = np.array([[4.0, 0.0], [0.0, 5.0]])
+    beta = np.array([0.1, 0.15])
+    short = u / np.linalg.norm(u, axis=1)[:, None]
+    moments = from_triangle(glm._moments(short, u @ beta))
+    across = np.append(-beta, 1.0)
+    assert abs(across @ moments @ across) > 0.1
+
+
+def test_mutant_shares_that_add_up_to_more_than_one(monkeypatch):
+    monkeypatch.setattr(glm, "NEWTON_SHARES", (0.1, 0.1, 0.2, 0.68))
+    with pytest.raises(ParameterError, match="shares"):
+        _study("binomial")
+
+
+def test_mutant_a_curvature_that_weighs_more(monkeypatch):
+    monkeypatch.setattr(families.Poisson, "curving", 1.5)
+    study = _study("poisson")
+    with pytest.raises(AssertionError):
+        assert _largest_ratio(study, "poisson", 1000) <= 1
+
+
+def test_the_strength_counts_all_the_noise_there_is():
+    own, alone = _study("binomial"), _study("binomial", epsilon=3.0)
+    shared = _study("binomial", noise="shared")
+    assert alone.strength > own.strength
+    # Three parties: own noise is sqrt(3) times the noise of one, shared noise sqrt(3/2).
+    assert shared.strength / own.strength == pytest.approx(math.sqrt(2), rel=1e-3)
+    assert CONSTANT > 0
