@@ -31,8 +31,8 @@ from scipy.stats import binom
 
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.studies.design import Design
-from dpadmm.studies.effects import LEAST_RATIO, WARNED, _LEAST_RATIO, _WARNED_RATIO
-from dpadmm.studies.glm import Facts, Regression, exact_estimate
+from dpadmm.studies.effects import _LEAST_RATIO, _WARNED_RATIO, LEAST_RATIO, WARNED
+from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate
 from dpadmm.studies.study import Sums, plan_study
 
 PARTIES = 10
@@ -141,7 +141,7 @@ def repeat(setting: Setting, repetitions: int) -> Found:
     many = columns_of(setting.columns, random, 20000, count)
     covariance, middle = np.atleast_2d(np.cov(many.T)), many.mean(axis=0)
     unit = 5 * math.sqrt(1 + setting.spread**2) if setting.family == "gaussian" else 1.0
-    facts = Facts(setting.family, count, PERIODS if survival else None, setting.rows)
+    facts = RegressionFacts(setting.family, count, PERIODS if survival else None, setting.rows)
     options = {"family": facts.family, "columns": count, "periods": facts.periods}
     planned = plan_study(
         Regression,

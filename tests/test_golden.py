@@ -1,9 +1,11 @@
 """Files of an earlier build: what is stored or sent is read, and written again, to the byte.
 
 ``tests/golden`` holds a ledger, two messages, a model and the record of a run. They change only
-with the version of their format.
+with the version of their format. ``tests/golden/0.2`` holds models of three classes that version
+0.2 trained by ``dp-gd``, of columns and of random Fourier features, and what it predicted.
 """
 
+import csv
 import json
 import random
 import shutil
@@ -17,6 +19,7 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.config import load_config
 from dpadmm.run.files import train_run, write_results
 from dpadmm.run.model import load_model, model_bytes
+from dpadmm.run.predict import predict_file
 from dpadmm.run.result import read_record
 from tests.helpers.wards import SCHEMA, write_ward
 
@@ -63,6 +66,27 @@ def test_a_message_of_words_has_the_same_bytes():
 def test_a_model_is_saved_as_it_was():
     path = GOLDEN / "wards.model"
     assert model_bytes(load_model(path)) == path.read_bytes()
+
+
+@pytest.mark.parametrize("name", ["linear", "fourier"])
+def test_a_model_of_version_0_2_predicts_what_it_did(name, tmp_path):
+    old = GOLDEN / "0.2"
+    model = load_model(old / f"{name}.model")
+    assert model_bytes(model) == (old / f"{name}.model").read_bytes()
+    predict_file(model, old / "asked.csv", tmp_path / "new.csv")
+    found, expected = (
+        list(csv.DictReader(path.read_text().splitlines()))
+        for path in (tmp_path / "new.csv", old / f"{name}.csv")
+    )
+    assert len(found) == len(expected) == 25
+    for row, other in zip(found, expected, strict=True):
+        assert list(row) == list(other)
+        assert row.pop("label") == other.pop("label")
+        np.testing.assert_allclose(
+            [float(value) for value in row.values()],
+            [float(value) for value in other.values()],
+            rtol=1e-12,
+        )
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -17,6 +17,7 @@ from dpadmm.experiments.rehearsal import (
     band,
     mean_noise,
 )
+from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.run.options import TrainingParameters
 
 MEDIUM = DIFFICULTIES[1]
@@ -45,6 +46,31 @@ def test_one_hand_has_the_noise_of_the_mean_of_all(factor, people):
     centred = found.algorithm.centres == asked.fixed.algorithm.centres
     rel = 1e-3 if centred else 0.025
     assert mean_noise(found) == pytest.approx(factor * mean_noise(asked.fixed), rel=rel)
+
+
+@pytest.mark.parametrize("factor", [0.25, 1.0, 2.0])
+def test_one_hand_centres_rows_where_the_parties_would(factor):
+    # With several classes the rule looks at a party's budget, which five parties have more of.
+    told = TrainingParameters("dp-gd", epsilon=1.0)
+    question = RunQuestion((900,) * 5, features=5, classes=3, parameters=told)
+    asked = Rehearsal(question, question.planned().plan, Effort(1, 1, 4500, 10))
+    epsilon = float(gaussian_epsilon(gaussian_mu(1.0, told.delta) / factor, told.delta))
+    run = replace(question, parameters=replace(told, epsilon=epsilon)).planned().plan
+    found = planned(asked.at_noise(MEDIUM, factor))
+    assert run.algorithm.centres == (factor < 2)
+    assert found.algorithm.centres == run.algorithm.centres
+    assert mean_noise(found) == pytest.approx(mean_noise(run), rel=0.03)
+
+
+def test_the_hardest_rows_of_several_classes_are_less_hard():
+    hard = DIFFICULTIES[2]
+    two, three = (
+        Rehearsal(question, question.planned().plan).pooled(hard).problem.whole
+        for question in (RunQuestion(500, 5, features=5, classes=count) for count in (2, 3))
+    )
+    assert two.difficulty == hard
+    assert three.difficulty.ratio > hard.ratio
+    assert [each.among(11) for each in DIFFICULTIES[:2]] == list(DIFFICULTIES[:2])
 
 
 def test_shared_noise_is_the_noise_of_the_sum():

@@ -40,9 +40,18 @@ def mean_of(parties, t, value=0.0, run=None):
     return encode_message(run or setup.run, len(parties.names), t, np.full(shape, value))
 
 
-@pytest.mark.parametrize("algorithm", ["consensus-admm", "ps-admm", "scas-admm", "dp-gd"])
-def test_the_model_is_that_of_one_process(tmp_path, algorithm):
-    run = {"algorithm": algorithm, "rounds": 6, "tolerance": 1e-12}
+@pytest.mark.parametrize(
+    ("algorithm", "options"),
+    [
+        ("consensus-admm", {}),
+        ("ps-admm", {}),
+        ("scas-admm", {}),
+        ("dp-gd", {}),
+        ("dp-gd", {"center": "on"}),
+    ],
+)
+def test_the_model_is_that_of_one_process(tmp_path, algorithm, options):
+    run = {"algorithm": algorithm, "rounds": 6, "tolerance": 1e-12, "algorithm_options": options}
     parties = FlowerParties(tmp_path / "parties", run=run)
     parties.write_all(simulation=KEY)
     averaged, model = parties.train()

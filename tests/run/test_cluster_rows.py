@@ -50,9 +50,11 @@ def parted(hospitals, dask_workers):
     return hospitals
 
 
-def test_a_party_on_a_cluster_trains_and_is_judged_as_from_its_file(parted):
+@pytest.mark.parametrize("center", ["off", "on"])
+def test_a_party_on_a_cluster_trains_and_is_judged_as_from_its_file(parted, center):
     """Rows kept out lie in the last parts; the histogram counts each of them once."""
     told = PRIVATE + "holdout = 0.2\nevaluate = true\nprobabilities = true\n"
+    told += f'algorithm_options = {{ center = "{center}" }}\n'
     edit(parted, 'algorithm = "admm"\nrounds = 12\n', told)
     there = trained(parted)
     write_results(there)

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import expit
 from tests.helpers import oracles
 
 from dpadmm.problem.losses import get_loss
 from dpadmm.problem.rows import Shard
 from dpadmm.problem.site import Site, build_topology
 from dpadmm.solvers import newton
-from dpadmm.solvers.compiled import SmallProblems, take_chord_steps
+from dpadmm.solvers.compiled import SmallProblems, set_inverses, take_chord_steps
 from dpadmm.solvers.workspace import Workspace
 
 FEATURES = 3
@@ -188,3 +189,27 @@ def test_a_gradient_that_is_no_number_ends_it(value):
     problem, _ = one_problem(1e-9)
     point, gradient = np.zeros((1, FEATURES)), np.full((1, FEATURES), value)
     assert take_chord_steps(problem, 0.5, point, gradient).tolist() == [0]
+
+
+@pytest.mark.parametrize("convexity", [1e-300, 1e-3, 10.0])
+def test_compiled_inverses_are_those_of_the_hessians(convexity):
+    draw = np.random.default_rng(5)
+    columns = draw.normal(size=(4, 7, 12)) / 3
+    scale, bowl = draw.uniform(0.1, 1, 4) / 12, np.full(4, convexity)
+    point, inverse = draw.normal(size=(4, 7)), np.full((4, 7, 7), 9.0)
+    set_inverses(columns, scale, bowl, point, np.array([3, 1]), inverse)
+    for node in (1, 3):
+        slope = -expit(-(point[node] @ columns[node]))
+        weighted = columns[node] * (-slope * (1 + slope))
+        hessian = scale[node] * weighted @ columns[node].T + convexity * np.eye(7)
+        np.testing.assert_allclose(inverse[node] @ hessian, np.eye(7), atol=1e-9)
+    assert (inverse[[0, 2]] == 9.0).all()
+
+
+def test_a_hessian_of_nothing_but_convexity_has_an_inverse():
+    # Rows that are all the same, on which elimination leaves pivots of rounding alone.
+    columns = np.repeat(np.random.default_rng(0).normal(size=(1, 6, 1)), 9, axis=2)
+    inverse = np.empty((1, 6, 6))
+    set_inverses(columns, np.ones(1), np.full(1, 1e-18), np.zeros((1, 6)), np.array([0]), inverse)
+    assert np.isfinite(inverse).all()
+    assert (np.diagonal(inverse[0]) > 0).all()

@@ -15,7 +15,7 @@ from dpadmm.run.charges import EvaluationTerms
 from dpadmm.studies.describe import Axis, Describe, Moments, Products, Tally, described
 from dpadmm.studies.describe_figures import NOT_ENOUGH, ReadOff
 from dpadmm.studies.describe_files import (
-    epsilon_for_width,
+    describe_epsilon,
     expected_figures,
     plan_describe,
     relative_width,
@@ -290,7 +290,7 @@ def test_expected_widths_are_those_that_come(frame):
 def test_the_smallest_epsilon_reaches_the_width_and_less_does_not():
     about = described(SCHEMA, [{"kind": "mean", "columns": ("age",)}])
     rows, terms = {"x": 3000, "y": 3000}, EvaluationTerms(1.0, 1e-6)
-    epsilon = epsilon_for_width(about, rows, terms, 0.05)
+    epsilon = describe_epsilon(about, rows, terms, 0.05)
 
     def width(epsilon):
         planned = plan_describe(about, rows, EvaluationTerms(epsilon, 1e-6))
@@ -351,3 +351,17 @@ def test_several_rows_of_a_person_take_more_noise():
         for people in (1, 3)
     )
     assert_allclose(three.sigma, 3 * one.sigma)
+
+
+@pytest.mark.parametrize(
+    "axis",
+    [
+        {"place": 0, "edges": [0.0], "levels": 1},
+        {"place": 0, "edges": [0.5, 0.0], "levels": 3},
+        {"edges": [0.0], "levels": 2},
+        {"place": 0, "levels": 5000},
+    ],
+)
+def test_options_with_which_a_row_could_miss_its_cell_are_refused(axis):
+    with pytest.raises(ParameterError, match=r"edges must rise|at most 4096 cells"):
+        Describe.parse_options({"rows": 10, "tables": [{"axes": [axis]}]})

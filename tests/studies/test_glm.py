@@ -1,4 +1,4 @@
-"""What a row moves: sensitivities of regressions, over pairs of rows, and mutants that break them."""
+"""What a row moves: sensitivities of regressions over pairs of rows, and mutants of them."""
 
 import math
 
@@ -10,7 +10,7 @@ import dpadmm.studies.glm as glm
 from dpadmm.errors import ParameterError
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.studies.families import SQUARES, Point, clipped_poisson, newton_family
-from dpadmm.studies.glm import CONSTANT, Facts, Regression
+from dpadmm.studies.glm import CONSTANT, Regression, RegressionFacts
 from dpadmm.studies.study import Sums, from_triangle, plan_study, upper_triangle
 
 FAMILIES = ["binomial", "poisson", "survival"]
@@ -18,7 +18,7 @@ PERIODS, COLUMNS = 4, 3
 
 
 def _facts(family):
-    return Facts(family, COLUMNS, PERIODS if family == "survival" else None, 1000)
+    return RegressionFacts(family, COLUMNS, PERIODS if family == "survival" else None, 1000)
 
 
 def _study(family, epsilon=1.0, **terms):
@@ -152,7 +152,7 @@ def test_noise_of_a_matrix_is_symmetric():
 def test_a_first_line_keeps_rows_on_their_plane():
     """The whole row is scaled: a plane through rows within bounds is that of longer ones, too."""
     random = np.random.default_rng(0)
-    facts = Facts("gaussian", 3, None, 1)
+    facts = RegressionFacts("gaussian", 3, None, 1)
     u = facts.rows_of(3 * random.standard_normal((500, 3)))
     beta = np.array([0.1, 0.2, -0.3, 0.1])
     moments = from_triangle(glm._moments(u, u @ beta))

@@ -165,6 +165,39 @@ def test_rows_are_read_after_the_ledgers_have_room(tmp_path, parties):
         run_study(planned(), never, noise=study_noise(1), about=about)
 
 
+def test_a_study_that_was_cut_short_goes_on_and_is_charged_once(tmp_path, parties, monkeypatch):
+    ledgers = {}
+    for name, count in ROWS.items():
+        ledgers[name] = tmp_path / f"{name}.ledger"
+        SQLiteLedger.create(
+            ledgers[name], ChargedData("rows", name, count), Policy(1.0, 1e-6)
+        ).close()
+    about, whole = StudyRows(ledgers), TwoRounds.add_up
+
+    def cut_short(self, state, t, rows, responses):
+        if t == 1:
+            raise KeyboardInterrupt
+        return whole(self, state, t, rows, responses)
+
+    monkeypatch.setattr(TwoRounds, "add_up", cut_short)
+    heard = []
+    with pytest.raises(KeyboardInterrupt):
+        run_study(
+            planned(),
+            lambda: parties,
+            noise=DiscreteNoise(),
+            about=about,
+            on_round=lambda done, sums: heard.append(sums[0, 0, 0].copy()),
+        )
+    monkeypatch.setattr(TwoRounds, "add_up", whole)
+    done = run_study(planned(), lambda: parties, noise=DiscreteNoise(), about=about)
+    # The first round says what it said: it was neither charged nor drawn again.
+    assert_allclose(done.sums.sums[0], heard[0], atol=0)
+    for path in ledgers.values():
+        with SQLiteLedger(path, read_only=True) as ledger:
+            assert ledger.verify().spent_epsilon <= 1.0
+
+
 def test_a_study_reads_the_rows_that_a_training_reads(parties):
     about = StudyRows(split=Split(0.2))
     kept = about.counts(ROWS)

@@ -117,7 +117,7 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
     from dpadmm.studies.describe import described
     from dpadmm.studies.describe_files import (
         budget_split,
-        epsilon_for_width,
+        describe_epsilon,
         expected_figures,
         plan_describe,
         relative_width,
@@ -128,7 +128,7 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
     rows, terms = rows_to_plan(config), config.study.terms
     found: dict[str, Any] = {"rows": rows}
     if options.width is not None:
-        epsilon = epsilon_for_width(about, rows, terms, options.width)
+        epsilon = describe_epsilon(about, rows, terms, options.width)
         terms = replace(terms, epsilon=epsilon)
         found |= {"width": options.width, "epsilon": epsilon}
     planned = plan_describe(about, rows, terms)

@@ -106,14 +106,16 @@ def _infer(config: InferConfig, options: InferCommand) -> None:
 def _plan(config: InferConfig, options: InferCommand) -> None:
     from dpadmm.studies.effects import WARNED, check_strength
     from dpadmm.studies.glm import Regression, expected_width
-    from dpadmm.studies.infer_files import Question, epsilon_for_width
+    from dpadmm.studies.infer_files import FileRegression, epsilon_for_relative_width
     from dpadmm.studies.study_files import rows_to_plan, study_schema
 
-    question = Question(config.infer, study_schema(config))
+    question = FileRegression(config.infer, study_schema(config))
     rows, terms = rows_to_plan(config), config.study.terms
     found: dict[str, Any] = {"rows": rows}
     if options.width is not None:
-        terms = replace(terms, epsilon=epsilon_for_width(question, rows, terms, options.width))
+        terms = replace(
+            terms, epsilon=epsilon_for_relative_width(question, rows, terms, options.width)
+        )
         found |= {"width": options.width, "epsilon": terms.epsilon}
     study = question.plan(rows, terms).algorithm
     assert isinstance(study, Regression)

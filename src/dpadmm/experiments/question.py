@@ -170,6 +170,16 @@ class Difficulty:
     width: float
     offset: float
 
+    def among(self, classes: int) -> Difficulty:
+        """The same among so many classes: real rows of several are less hard (docs/plan.md)."""
+        if classes == 2 or self.ratio >= _LEAST_RATIO:
+            return self
+        return replace(self, ratio=_LEAST_RATIO, offset=_LARGEST_OFFSET)
+
+
+# Of several classes: directions and columns of the hardest rows.
+_LEAST_RATIO: Final = 0.25
+_LARGEST_OFFSET: Final = 0.4
 
 #: From the least loss to the most. How they were chosen is told in docs/plan.md.
 DIFFICULTIES: Final = (

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 
+from dpadmm.algorithms.base import Budget
 from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.experiments.comparison import pooled_cell
 from dpadmm.experiments.jobs import Job, Result, TrainingJob, seed_of
@@ -176,7 +177,9 @@ class Rehearsal:
         return tuple(max(1, round(share * count)) for count in counts)
 
     def _rows(self, difficulty: Difficulty, counts: Sequence[int]) -> GeneratedProblem:
-        return GeneratedProblem(self.question.shape, difficulty, tuple(counts), self.effort.judging)
+        shape = self.question.shape
+        drawn = difficulty.among(shape.classes)
+        return GeneratedProblem(shape, drawn, tuple(counts), self.effort.judging)
 
     def _job(self, problem: ProblemSource, told: TrainingParameters, label: str) -> TrainingJob:
         return TrainingJob(
@@ -206,7 +209,8 @@ class Rehearsal:
             told = replace(self.question.parameters, **_chosen(self.fixed))
             told = replace(told, rounds=rounds * self.fixed.rounds)
             return self._job(*self._together(difficulty, told, factor), label)
-        told = replace(self._hand, rounds=rounds * self.fixed.rounds)
+        options = {**self._hand.algorithm_options, **self._centred(factor, rounds)}
+        told = replace(self._hand, rounds=rounds * self.fixed.rounds, algorithm_options=options)
         epsilon = _epsilon(self._hand_mu / factor)
         rows = self._rows(difficulty, (sum(self.counts),))
         return self._job(OnePartyProblem(rows), replace(told, epsilon=epsilon), label)
@@ -225,6 +229,16 @@ class Rehearsal:
             delta=_DELTA,
             algorithm_options={name: settings.options[name] for name in kept},
         )
+
+    def _centred(self, factor: float, rounds: int) -> dict[str, Any]:
+        """What all parties decide at that noise: the rule looks at the budget of each of them."""
+        budget = self.fixed.budget
+        assert budget is not None
+        epsilon = np.array([_epsilon(float(mu)) for mu in budget_mu(budget) / factor])
+        noisier = Budget(epsilon, np.full(len(epsilon), _DELTA))
+        told = self.fixed.settings
+        settings = replace(told, rounds=rounds * told.rounds, budget=noisier)
+        return DPGD.configure(self.fixed.site, settings).decided_options
 
     @cached_property
     def _hand_mu(self) -> float:

@@ -156,9 +156,14 @@ def _lengths(squares: Array, along: Array, last: Array, shift: Array) -> Array:
     error = 2 * (features + 8) * _UNIT * (np.square(1 + np.sqrt(size)) + np.square(scale) + 1)
     # |x|^2 is |u|^2 less the square of the constant.
     constant = (size + np.square(scale) - 1.0)[:, None] * np.square(last)[..., None]
-    found = squares[..., None] - 2 * last[..., None] * along + constant + error[:, None]
-    lengths: Array = 1.0 / np.sqrt(np.maximum(found, LEAST_LENGTH**2))
-    return lengths
+    found: Array = last[..., None] * along
+    found *= -2
+    found += squares[..., None]
+    found += constant
+    found += error[:, None]
+    np.maximum(found, LEAST_LENGTH**2, out=found)
+    np.sqrt(found, out=found)
+    return np.divide(1.0, found, out=found)
 
 
 def largest_stretch(features: int, spread: float, least: float) -> float:

@@ -61,7 +61,8 @@ def _logistic_value(margin: Array) -> Array:
 def _logistic_slope(margin: Array) -> Array:
     # Several times faster than expit on a processor with vectorised exponentials. Beyond the bound
     # the slope is 0 to the last digit, and the exponential might overflow.
-    slope: Array = np.exp(np.minimum(margin, _FLAT_MARGIN))
+    slope: Array = np.minimum(margin, _FLAT_MARGIN)
+    np.exp(slope, out=slope)
     slope += 1.0
     return np.divide(-1.0, slope, out=slope)
 
@@ -82,7 +83,11 @@ def _huber_value(margin: Array) -> Array:
 
 
 def _huber_slope(margin: Array) -> Array:
-    return -np.clip((1.0 - margin + _HUBER_WIDTH) / (2.0 * _HUBER_WIDTH), 0.0, 1.0)
+    slope: Array = 1.0 - margin
+    slope += _HUBER_WIDTH
+    slope /= 2.0 * _HUBER_WIDTH
+    np.clip(slope, 0.0, 1.0, out=slope)
+    return np.negative(slope, out=slope)
 
 
 def _huber_curvature(margin: Array) -> Array:

@@ -493,8 +493,8 @@ class Shard:
     def of_values(cls, parties: Sequence[tuple[Array, Array]]) -> Shard:
         """Lay out ``(rows, responses)`` of each party, numbers of any size, to be summed up.
 
-        Whoever sums them up bounds what a row adds (:meth:`~dpadmm.solvers.workspace.Workspace.
-        totals`). A row with a number that is not finite becomes a row of zeros.
+        Whoever sums them up (:mod:`dpadmm.solvers.workspace`) bounds what a row adds. A row with a
+        number that is not finite becomes a row of zeros.
         """
         finite = [_finite_values(rows, responses) for rows, responses in parties]
         counts = _row_counts(finite)

@@ -210,7 +210,8 @@ def infer_report(
     words = "No intervals are given: there is not enough data for this budget."
     if given:
         words = (
-            f"{len(effects)} coefficients with {percent} intervals for sampling and noise together. "
+            f"{len(effects)} coefficients with {percent} intervals for sampling and noise "
+            "together. "
             f"{f'The intervals of {names} leave out zero.' if clear else 'All of them include 0.'}"
         )
     asked = f"A {found['family']} regression of {shown_name(record['asked']['response'])}."

@@ -158,12 +158,18 @@ def _add(target: Array, factor: float, rows: Array, row: int) -> None:
 
 
 @_inlined()
+def _add_row(target: Array, factor: float, matrices: Array, node: int, row: int) -> None:
+    for place in range(target.size):
+        target[place] += factor * matrices[node, row, place]
+
+
+@_inlined()
 def _multiply(product: Array, matrices: Array, node: int, vector: Array) -> None:
-    for row in range(product.size):
-        total = 0.0
-        for place in range(vector.size):
-            total += matrices[node, row, place] * vector[place]
-        product[row] = total
+    """The product with a symmetric matrix: sums of its rows, which need no sum across a vector."""
+    for place in range(product.size):
+        product[place] = 0.0
+    for row in range(vector.size):
+        _add_row(product, vector[row], matrices, node, row)
 
 
 @_inlined()
@@ -193,8 +199,8 @@ def _set_direction(
 
 
 @_inlined()
-def _set_loss_sum(total: Array, slopes: Array, columns: Array, node: int, point: Array) -> None:
-    """``sum_k l'(w.u_k) u_k``: one pass over a party's rows, four columns at a time."""
+def _set_slopes(slopes: Array, columns: Array, node: int, point: Array) -> None:
+    """``l'(w.u_k)``, four columns at a time."""
     whole = point.size - point.size % 4
     for row in range(slopes.size):
         slopes[row] = 0.0
@@ -212,6 +218,13 @@ def _set_loss_sum(total: Array, slopes: Array, columns: Array, node: int, point:
             slopes[row] += point[feature] * columns[node, feature, row]
     for row in range(slopes.size):
         slopes[row] = -1.0 / (1.0 + exponential(slopes[row]))
+
+
+@_inlined()
+def _set_loss_sum(total: Array, slopes: Array, columns: Array, node: int, point: Array) -> None:
+    """``sum_k l'(w.u_k) u_k``: one pass over a party's rows, four columns at a time."""
+    whole = point.size - point.size % 4
+    _set_slopes(slopes, columns, node, point)
     for first in range(0, whole, 4):
         a, b, c, d = 0.0, 0.0, 0.0, 0.0
         for row in range(slopes.size):
@@ -235,11 +248,10 @@ def _write_into(
     moves, changes, weights = learnt
     for pair in range(pairs):
         weight = weights[pair]
+        for place in range(work.size):
+            work[place] = 0.0
         for row in range(work.size):
-            total = 0.0
-            for place in range(work.size):
-                total += inverse[node, row, place] * changes[pair, place]
-            work[row] = total
+            _add_row(work, changes[pair, row], inverse, node, row)
         half = weight * (1.0 + weight * _dot(changes, pair, work)) / 2.0
         for place in range(work.size):
             work[place] = half * moves[pair, place] - weight * work[place]
@@ -314,3 +326,65 @@ def take_chord_steps(
         # The last step is as short as rounding: there is little to learn from it.
         _write_into(inverse, node, learnt, taken - 1, work)
     return steps
+
+
+@compiled(cache=True, fastmath=_SUMS)
+def set_inverses(
+    columns: Array,
+    scale: Array,
+    convexity: Array,
+    point: Array,
+    chosen: NDArray[np.int64],
+    inverse: Array,
+) -> None:
+    r"""Invert the Hessians of the chosen parties at their points.
+
+    .. math:: P = \Bigl(\frac{c}{n}\sum_k l''(w\cdot u_k)\,u_ku_k^\top + m I\Bigr)^{-1}
+
+    by Gauss and Jordan without exchanges: what is left of a Hessian after some of its columns is no
+    smaller than m I, so that no pivot is below m but by rounding.
+
+    Parameters
+    ----------
+    columns, scale, convexity
+        Of all parties, as in :class:`SmallProblems`.
+    point, inverse
+        ``(nodes, features)``; and ``(nodes, features, features)``, overwritten.
+    """
+    features, height = columns.shape[1:]
+    slopes, weighted = np.empty(height), np.empty(height)
+    # A matrix of its own: in an array that is handed in, the compiler must expect any overlap.
+    work, matrix = np.empty(features), np.empty((features, features))
+    for node in chosen:
+        for place in range(features):
+            work[place] = point[node, place]
+        _set_slopes(slopes, columns, node, work)
+        for row in range(height):
+            # l'' = -l' (1 + l').
+            slopes[row] = -scale[node] * slopes[row] * (1.0 + slopes[row])
+        for first in range(features):
+            for row in range(height):
+                weighted[row] = slopes[row] * columns[node, first, row]
+            for second in range(first + 1):
+                total = 0.0
+                for row in range(height):
+                    total += weighted[row] * columns[node, second, row]
+                matrix[first, second] = matrix[second, first] = total
+            matrix[first, first] += convexity[node]
+        for step in range(features):
+            pivot = matrix[step, step]
+            pivot = pivot if pivot > convexity[node] else convexity[node]
+            matrix[step, step] = 1.0
+            for place in range(features):
+                work[place] = matrix[step, place] / pivot
+                matrix[step, place] = 0.0
+            for first in range(features):
+                factor = matrix[first, step]
+                matrix[first, step] = 0.0
+                for place in range(features):
+                    matrix[first, place] -= factor * work[place]
+            for place in range(features):
+                matrix[step, place] = work[place]
+        for first in range(features):
+            for place in range(features):
+                inverse[node, first, place] = matrix[first, place]

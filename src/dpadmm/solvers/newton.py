@@ -236,12 +236,31 @@ class BlockSolver(BlockLoss):
         chosen: Chosen = ALL
         if outdated is not None and len(self.nodes) > 1:
             chosen = np.flatnonzero(outdated.any(axis=1))
-        hessian = self.mean_hessian(state.point[chosen], chosen)
-        hessian[..., diagonal, diagonal] += convexity[chosen]
         if state.inverse is None:
-            state.inverse = np.empty_like(hessian)
-        state.inverse[chosen] = np.linalg.inv(hessian)
+            state.inverse = np.empty((len(self.nodes), self.lanes[1], *2 * (self._features,)))
+        if self._compiles:
+            self._compiled_inverses(state.point, convexity, chosen, state.inverse)
+        else:
+            hessian = self.mean_hessian(state.point[chosen], chosen)
+            hessian[..., diagonal, diagonal] += convexity[chosen]
+            state.inverse[chosen] = np.linalg.inv(hessian)
         state.stale[chosen] = False
+
+    def _compiled_inverses(
+        self, point: Array, convexity: Array, chosen: Chosen, inverse: Array
+    ) -> None:
+        """Invert the Hessians of many small parties in compiled code."""
+        from dpadmm.solvers.compiled import set_inverses
+
+        nodes = len(self.nodes)
+        set_inverses(
+            self._signed_columns,
+            self._scale.reshape(nodes),
+            convexity.reshape(nodes),
+            point.reshape(nodes, -1),
+            np.arange(nodes)[chosen],
+            inverse.reshape(nodes, self._features, -1),
+        )
 
     def _follow(self, state: BlockState, bowl: Array) -> None:
         """Move shared inverses to another strong convexity: ``(1/P + s)^-1 = (1 + s P)^-1 P``."""

@@ -36,6 +36,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias, final
 
 import numpy as np
@@ -151,6 +152,15 @@ class Axis(Part):
     levels: Annotated[int, Field(ge=1)]
     flags: Places = ()
 
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        # What they say together decides which cell a row is in: it must be one of these.
+        bins = len(self.edges) + 1
+        rising = all(low < high for low, high in pairwise(self.edges))
+        if self.edges and (self.place is None or bins != self.levels or not rising):
+            raise fail("edges must rise, one fewer than levels, and have a place; these do not")
+        return self
+
     @property
     def cells(self) -> int:
         """How many there are."""
@@ -175,6 +185,13 @@ class Tally(Part):
 
     axes: Annotated[tuple[Axis, ...], BeforeValidator(as_tuple), Field(min_length=1)]
     weight: Weight = 1.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        cells = math.prod(self.shape)
+        if cells > MOST_TABLE_CELLS:
+            raise fail(f"a table must have at most {MOST_TABLE_CELLS} cells; got {cells}")
+        return self
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -384,15 +401,14 @@ class Described:
     def table_of(self, wish: StudyWish, names: Sequence[str]) -> Tally:
         """Counts by columns, within groups where asked."""
         axes = (*self._groups(wish.by), *(self._axis(name, wish) for name in names))
-        table = Tally(axes=axes)
-        cells = math.prod(table.shape)
+        cells = math.prod(axis.cells for axis in axes)
         if cells > MOST_TABLE_CELLS:
             raise ParameterError(
                 f"a table must have at most {MOST_TABLE_CELLS} cells; that of {', '.join(names)}"
                 f"{'' if wish.by is None else f' by {wish.by}'} would have {cells}. Ask for fewer "
                 "columns, levels or bins."
             )
-        return table
+        return Tally(axes=axes)
 
     def moments_of(self, name: str, by: str | None) -> Moments:
         """Sums of a column, within groups where asked."""

@@ -224,7 +224,7 @@ def relative_width(about: Described, figure: StudyFigure) -> float:
     return (figure.high - figure.low) / possible
 
 
-def epsilon_for_width(
+def describe_epsilon(
     about: Described, rows: Mapping[str, int], terms: EvaluationTerms, wanted: float
 ) -> float:
     """The smallest epsilon with which every figure is expected to be as sharp as wanted.

@@ -84,17 +84,19 @@ class Design:
             twice = next(name for name in names if list(names).count(name) > 1)
             raise ParameterError(f"columns must have names of their own; {twice!r} is there twice.")
         ends = {_place(key, names, "bounds"): value for key, value in (bounds or {}).items()}
-        known = {_place(key, names, "levels"): value for key, value in (levels or {}).items()}
+        known = {
+            _place(key, names, "levels"): tuple(map(str, value))
+            for key, value in (levels or {}).items()
+        }
         columns: list[Column] = []
         for place, name in enumerate(names):
             if place in known:
-                declared = tuple(str(level) for level in known[place])
+                declared = known[place]
                 if len(set(declared)) < max(len(declared), 2):
                     raise ParameterError(
                         f"levels of {name} must be at least two, each of them once; got "
                         f"{list(declared)}: a column of one level is constant."
                     )
-                known[place] = declared
                 columns += [
                     Column(f"{name}[T.{level}]", place, level, 0.5, 0.5) for level in declared[1:]
                 ]

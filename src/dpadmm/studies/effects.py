@@ -17,7 +17,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
-from dpadmm.studies.glm import Estimate, Regression
+from dpadmm.studies.glm import Coefficients, Regression
 
 #: Below these q is refused, and warned of.
 REFUSED: Final = 10.0
@@ -48,7 +48,7 @@ class InferenceWarning(UserWarning):
 
 
 def check_strength(study: Regression) -> float:
-    """q of a regression that is planned; refuse it where it is hopeless, warn where it is weak."""
+    """Return q of a planned regression; refuse it where it is hopeless, warn where it is weak."""
     strength, facts = study.strength, study.facts
     if strength >= WARNED:
         return strength
@@ -111,7 +111,7 @@ class Effects:
     @classmethod
     def of(
         cls,
-        estimate: Estimate,
+        estimate: Coefficients,
         family: str,
         names: tuple[str, ...],
         constants: int,
@@ -270,7 +270,7 @@ class Effects:
             [self.coefficients, self.errors, self.statistics, self.pvalues, self.intervals(level)]
         )
         for name, row in zip(self.names, table, strict=True):
-            cells = [_number(cell, 3 if place in (1, 2, 3) else 4) for place, cell in enumerate(row)]
+            cells = [_number(cell, 3 if k in (1, 2, 3) else 4) for k, cell in enumerate(row)]
             lines.append(_line(name, cells, wide))
         if ratios:
             lines += ["-" * _WIDTH, _line(ratios, ["exp(coef)", "", "", "", *ends], wide)]
@@ -306,7 +306,8 @@ def _number(value: float, digits: int = 4) -> str:
     if not math.isfinite(value):
         return "none" if math.isinf(value) else "nan"
     text = f"{value:.{digits}f}"
-    return text if len(text) <= 9 and (abs(value) >= 10.0**-digits or value == 0) else f"{value:.2e}"
+    fits = len(text) <= 9 and (abs(value) >= 10.0**-digits or value == 0)
+    return text if fits else f"{value:.2e}"
 
 
 def _safe_exp(value: float) -> float:

@@ -21,8 +21,9 @@ for two positive semi-definite matrices, so :math:`\|H-H'\|_F^2\le\|H\|_F^2+\|H'
           \max_\eta\Bigl(4\,\frac{G(\eta)^2}{G^2} + 2\kappa^2K(\eta)^2\Bigr) + \nu^2 = \Delta^2.
 
 * *binomial*: :math:`r = y-p,\; G(\eta)=\max(p,1-p),\; h=K=p(1-p)`. With
-  :math:`s=G(\eta)\in[\frac12,1]` the bracket is :math:`4s^2(1+\frac{\kappa^2}{2}(1-s)^2)`, at most 4
-  where :math:`\frac{\kappa^2}{2}\le\frac{1+s}{s^2(1-s)}` for all s; the right side is smallest at
+  :math:`s=G(\eta)\in[\frac12,1]` the bracket is
+  :math:`4s^2(1+\frac{\kappa^2}{2}(1-s)^2)`, at most 4 where
+  :math:`\frac{\kappa^2}{2}\le\frac{1+s}{s^2(1-s)}` for all s; the right side is smallest at
   :math:`s=(\sqrt5-1)/2`, 11.09. So the curvature is *free* with :math:`\kappa=4.7`: where it is
   large, the residual is small.
 * *poisson*: :math:`\lambda=e^{\min(\eta,\ln 20)}`,

@@ -43,9 +43,7 @@ def formula_columns(
         raise ParameterError(f"formula must have a response, as 'y ~ x' has; got {formula!r}.")
     for name in sorted(str(each) for each in parsed.required_variables):
         if name not in frame.columns:
-            raise ParameterError(
-                f"formula must name columns of data; {name!r} is none of them."
-            )
+            raise ParameterError(f"formula must name columns of data; {name!r} is none of them.")
         column = frame[name]
         if not (pd.api.types.is_numeric_dtype(column) or hasattr(column.dtype, "categories")):
             raise ParameterError(

@@ -96,6 +96,8 @@ _COUNTING: Final = 0.4
 _DEVIATIONS: Final = 2.5
 # No Newton step changes the linear predictor of a typical row by more.
 _LONGEST_STEP: Final = 4.0
+# The same of a fit without privacy, which has as many steps as it needs.
+_LONGEST_CHANGE: Final = 1.0
 # A last step is short: beside the coefficients in coordinates of T, beside a change of one in the
 # linear predictor, or beside its noise.
 _SHORT_STEP: Final = 0.3
@@ -129,7 +131,7 @@ class InferOptions(StudyOptions):
 
 @final
 @dataclass(frozen=True)
-class Facts:
+class RegressionFacts:
     """What a regression is about: public, and small.
 
     Attributes
@@ -208,7 +210,7 @@ class _Heard(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Estimate:
+class Coefficients:
     """Coefficients of prepared columns, constants first.
 
     Attributes
@@ -233,10 +235,10 @@ class Estimate:
     robust: Array | None = field(default=None)
     settled: bool = True
 
-    def mapped(self, change: Array) -> Estimate:
+    def mapped(self, change: Array) -> Coefficients:
         """Of other coefficients, a linear map of these."""
         robust = None if self.robust is None else change @ self.robust @ change.T
-        return Estimate(
+        return Coefficients(
             change @ self.coefficients,
             change @ self.covariance @ change.T,
             self.ratio,
@@ -292,10 +294,10 @@ class _Path:
 
     point: Point
     clip: float = math.inf
-    estimate: Estimate | None = None
+    estimate: Coefficients | None = None
 
 
-def _newton_step(facts: Facts, path: _Path, heard: _Heard, first: bool) -> _Path:
+def _newton_step(facts: RegressionFacts, path: _Path, heard: _Heard, first: bool) -> _Path:
     """One step; see the equations of this module."""
     family, size, point = facts.newton(), facts.size, path.point
     deviation = math.sqrt(heard.variance)
@@ -321,17 +323,16 @@ def _newton_step(facts: Facts, path: _Path, heard: _Heard, first: bool) -> _Path
     meat = share * root.whole() + gradient_noise**2 * np.eye(size)
     covariance = root.sandwich(meat + _step_noise(step, matrix_noise))
     noisy = gradient_noise * math.sqrt(float(np.sum(root.values**-2.0)))
-    length, reached = np.linalg.norm(step), np.linalg.norm(np.linalg.solve(point.map.T, beta))
+    length = float(np.linalg.norm(step))
+    reached = float(np.linalg.norm(np.linalg.solve(point.map.T, beta)))
     short = _SHORT_STEP * max(reached, math.sqrt(_ROOM * size))
-    settled = bool(length <= max(short, _NOISY_STEP * noisy))
-    estimate = Estimate(
-        beta, point.map.T @ covariance @ point.map, root.ratio, settled=settled
-    )
+    settled = length <= max(short, _NOISY_STEP * noisy)
+    estimate = Coefficients(beta, point.map.T @ covariance @ point.map, root.ratio, settled=settled)
     return _Path(Point(beta, point.map), estimate=estimate)
 
 
 def _looked_ahead(
-    facts: Facts, family: Family, step: Array, moments: Array, seen: float, excess: float
+    facts: RegressionFacts, family: Family, step: Array, moments: Array, seen: float, excess: float
 ) -> Array:
     r"""Where many steps from zero would lead if columns were normal, from the first one.
 
@@ -355,8 +356,8 @@ def _looked_ahead(
     return np.concatenate([(levels - means @ slopes) / unit, slopes])
 
 
-def _rows_seen(facts: Facts, moments: Array) -> float:
-    """How many rows there are: of survival, periods at risk of all persons, from their constants."""
+def _rows_seen(facts: RegressionFacts, moments: Array) -> float:
+    """How many rows there are; of survival, periods at risk of all persons."""
     if facts.periods is None:
         return float(facts.rows)
     of_one = CONSTANT**2 / (1 + CONSTANT**2)
@@ -364,7 +365,7 @@ def _rows_seen(facts: Facts, moments: Array) -> float:
     return float(np.clip(constants / of_one, facts.rows / 10, facts.rows * facts.periods))
 
 
-def _first_line(facts: Facts, heard: _Heard) -> _Path:
+def _first_line(facts: RegressionFacts, heard: _Heard) -> _Path:
     """The first round of a linear regression."""
     size = facts.size
     deviation = math.sqrt(heard.variance)
@@ -378,7 +379,7 @@ def _first_line(facts: Facts, heard: _Heard) -> _Path:
     return _Path(Point(beta, root.whitening(facts.rows)), clip=min(clip, 2.0))
 
 
-def _second_line(facts: Facts, path: _Path, heard: _Heard) -> _Path:
+def _second_line(facts: RegressionFacts, path: _Path, heard: _Heard) -> _Path:
     """The second one."""
     size, point, clip = facts.size, path.point, path.clip
     deviation = math.sqrt(heard.variance)
@@ -399,12 +400,14 @@ def _second_line(facts: Facts, path: _Path, heard: _Heard) -> _Path:
 
     beta = point.beta + point.map.T @ step
     found = covariance(scale * root.whole())
-    estimate = Estimate(beta, found, root.ratio, scale, robust=covariance(freedom * second_moment))
+    estimate = Coefficients(
+        beta, found, root.ratio, scale, robust=covariance(freedom * second_moment)
+    )
     return _Path(Point(beta, point.map), clip, estimate)
 
 
 @lru_cache(maxsize=64)
-def _path_after(facts: Facts, heard: tuple[tuple[bytes, float], ...]) -> _Path:
+def _path_after(facts: RegressionFacts, heard: tuple[tuple[bytes, float], ...]) -> _Path:
     """Where a regression stands after what was released; asked for with every piece of rows."""
     beta = np.zeros(facts.size)
     if not facts.linear:
@@ -434,12 +437,12 @@ class Regression(Study):
     paper: ClassVar[str] = "private Newton steps and two-stage least squares, from sums"
     options: ClassVar[type[Options]] = InferOptions
 
-    facts: Facts
+    facts: RegressionFacts
 
     @classmethod
     def told(cls, options: InferOptions) -> dict[str, Any]:
         """What it is about, and its rounds."""
-        facts = Facts(options.family, options.columns, options.periods, options.rows)
+        facts = RegressionFacts(options.family, options.columns, options.periods, options.rows)
         return {"facts": facts, "courses": facts.courses()}
 
     def path(self, state: Sums, t: int) -> _Path:
@@ -463,7 +466,7 @@ class Regression(Study):
                 return _moments(u, responses[:, 0])
             return _scores(u, responses[:, 0], path)
 
-    def estimate(self, state: Sums) -> Estimate:
+    def estimate(self, state: Sums) -> Coefficients:
         """Coefficients of prepared columns, after the last round."""
         found = self.path(state, len(self.courses)).estimate
         assert found is not None
@@ -521,7 +524,7 @@ def _scores(u: Array, response: Array, path: _Path) -> Array:
     )
 
 
-def exact_estimate(facts: Facts, parties: Sequence[tuple[Array, Array]]) -> Estimate:
+def exact_estimate(facts: RegressionFacts, parties: Sequence[tuple[Array, Array]]) -> Coefficients:
     """The estimate without privacy or bounds: maximum likelihood, or least squares.
 
     Parameters
@@ -532,14 +535,11 @@ def exact_estimate(facts: Facts, parties: Sequence[tuple[Array, Array]]) -> Esti
         Prepared columns and responses of each.
     """
     given = [(facts.rows_of(rows), responses) for rows, responses in parties]
-    if facts.linear:
-        found = _least_squares(facts, given)
-    else:
-        found = _likeliest(facts, given)
+    found = _least_squares(facts, given) if facts.linear else _likeliest(facts, given)
     return found.mapped(facts.to_prepared())
 
 
-def _least_squares(facts: Facts, given: Sequence[tuple[Array, Array]]) -> Estimate:
+def _least_squares(facts: RegressionFacts, given: Sequence[tuple[Array, Array]]) -> Coefficients:
     matrix = _total(u.T @ u for u, _ in given)
     root = _full_rank(matrix)
     beta = np.zeros(facts.size)
@@ -555,10 +555,10 @@ def _least_squares(facts: Facts, given: Sequence[tuple[Array, Array]]) -> Estima
     scale = float(sum(residual @ residual for _, residual in left)) / freedom
     meat = _total((u * np.square(residual)[:, None]).T @ u for u, residual in left)
     robust = root.sandwich(meat) * (facts.rows / freedom)
-    return Estimate(beta, scale * root.solve(np.eye(facts.size)), math.inf, scale, robust)
+    return Coefficients(beta, scale * root.solve(np.eye(facts.size)), math.inf, scale, robust)
 
 
-def _likeliest(facts: Facts, given: Sequence[tuple[Array, Array]]) -> Estimate:
+def _likeliest(facts: RegressionFacts, given: Sequence[tuple[Array, Array]]) -> Coefficients:
     family, point = facts.newton(), Point(np.zeros(facts.size), np.eye(facts.size))
     for _ in range(_MOST_STEPS):
         found = [family.contributions(u, y, point, bounded=False) for u, y in given]
@@ -566,10 +566,12 @@ def _likeliest(facts: Facts, given: Sequence[tuple[Array, Array]]) -> Estimate:
         root = _full_rank(matrix)
         step = root.solve(gradient)
         largest = float(np.abs(step).max())
-        beta = point.beta + step * min(1.0, _LONGEST_STEP / largest if largest else 1.0)
+        # Far from the answer a whole step may leave the region where it means anything.
+        moved = math.sqrt(sum(float(np.square(u @ step).sum()) for u, _ in given) / facts.rows)
+        beta = point.beta + step * min(1.0, _LONGEST_CHANGE / max(moved, 1e-300))
         point = Point(beta, point.map)
         if largest <= _CONVERGED * max(1.0, float(np.abs(beta).max())):
-            return Estimate(beta, root.solve(np.eye(facts.size)), math.inf)
+            return Coefficients(beta, root.solve(np.eye(facts.size)), math.inf)
     raise ConvergenceError(
         f"coefficients must settle within {_MOST_STEPS} steps; they still move by {largest:.2g}. "
         "Some columns may separate the outcomes: leave them out."

@@ -20,7 +20,7 @@ from dpadmm.run.files import Owner
 from dpadmm.run.plan import Plan
 from dpadmm.studies.design import ROOM, Column, Design, middle
 from dpadmm.studies.effects import Effects, check_strength
-from dpadmm.studies.glm import Facts, Regression, expected_width
+from dpadmm.studies.glm import Regression, RegressionFacts, expected_width
 from dpadmm.studies.regression import Response
 from dpadmm.studies.study import StudyRun, plan_study, smallest_epsilon
 from dpadmm.studies.study_files import StudyConfig, run_files, study_schema, write_study
@@ -84,7 +84,7 @@ class InferConfig(StudyConfig):
 
 
 @dataclass(frozen=True)
-class Question:
+class FileRegression:
     """A regression over the columns of a schema; public.
 
     Attributes
@@ -153,9 +153,11 @@ class Question:
             tuple(replace(each, unit=each.unit * scale) for each in columns), self.places.width
         )
 
-    def facts(self, rows: int) -> Facts:
+    def facts(self, rows: int) -> RegressionFacts:
         """What the regression is about."""
-        return Facts(self.asked.family, len(self.design.columns), self.response.count, rows)
+        return RegressionFacts(
+            self.asked.family, len(self.design.columns), self.response.count, rows
+        )
 
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """Fix it for so many rows of each party; every refusal happens here."""
@@ -187,7 +189,8 @@ class Question:
     def _responses(self, rows: Array) -> Array:
         place, asked = self.places.places, self.asked
         if asked.family == "survival":
-            assert asked.entry is not None and asked.exit is not None
+            assert asked.entry is not None
+            assert asked.exit is not None
             names = (asked.entry, asked.exit)
             times = [self._in_units(name, rows[:, place[name]]) for name in names]
             return np.column_stack([*times, rows[:, place[self.explained]]])
@@ -212,7 +215,7 @@ class Inference:
         The study, and what it guarantees.
     """
 
-    question: Question = field(repr=False)
+    question: FileRegression = field(repr=False)
     effects: Effects
     done: StudyRun = field(repr=False)
 
@@ -254,7 +257,7 @@ class Inference:
 def infer_files(config: InferConfig, owner: Owner | None = None) -> Inference:
     """Do the regression of the files of a configuration; write the record."""
     schema = study_schema(config)
-    question, terms = Question(config.infer, schema), config.study.terms
+    question, terms = FileRegression(config.infer, schema), config.study.terms
     done = run_files(
         config,
         schema,
@@ -267,8 +270,8 @@ def infer_files(config: InferConfig, owner: Owner | None = None) -> Inference:
     return found
 
 
-def epsilon_for_width(
-    question: Question, rows: Mapping[str, int], terms: EvaluationTerms, wanted: float
+def epsilon_for_relative_width(
+    question: FileRegression, rows: Mapping[str, int], terms: EvaluationTerms, wanted: float
 ) -> float:
     """The smallest epsilon with which intervals are expected to be as wide as wanted.
 

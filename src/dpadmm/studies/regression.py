@@ -25,7 +25,7 @@ from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.options import DEFAULT
 from dpadmm.studies.design import Design, column_names, declared_levels, middle
 from dpadmm.studies.effects import TITLES, Effects, Summary, check_strength
-from dpadmm.studies.glm import Facts, Regression, exact_estimate
+from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate
 from dpadmm.studies.study import StudyRows, plan_study, run_study, study_noise
 
 _NOT_PRIVATE: Final = "none: epsilon is infinite"
@@ -177,10 +177,10 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
             )
         random = check_random_state(self.random_state)
         if parties is None:
-            names, members = even_split(len(values), self.n_parties, random)
+            owners, members = even_split(len(values), self.n_parties, random)
         else:
-            names, members = rows_of_owners(row_owners(parties), len(values))
-        told = Facts(self.family, len(design.columns), facts.count, len(values))
+            owners, members = rows_of_owners(row_owners(parties), len(values))
+        told = RegressionFacts(self.family, len(design.columns), facts.count, len(values))
         named = (*facts.constants, *design.names)
         if facts.exact:
             design = design.fitted_to(values)
@@ -190,12 +190,12 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
                     "X and y must hold finite numbers and declared levels with an infinite epsilon."
                 )
             estimate = exact_estimate(told, [(prepared[m], response[m]) for m in members])
-            strength, privacy = math.inf, _not_private(names)
+            strength, privacy = math.inf, _not_private(owners)
         else:
             terms = EvaluationTerms(
                 self.epsilon, self.delta, self.rows_per_person, self.noise, self.colluders
             )
-            counts = {str(n): len(m) for n, m in zip(names, members, strict=True)}
+            counts = {str(n): len(m) for n, m in zip(owners, members, strict=True)}
             options = {"family": self.family, "columns": told.columns, "periods": told.periods}
             planned = plan_study(Regression, options, counts, terms, rounds=len(told.courses()))
             study = planned.algorithm
@@ -473,8 +473,7 @@ def _edges(periods: Any) -> Array:
     rising = edges.ndim == 1 and len(edges) > 1 and bool((np.diff(edges) > 0).all())
     if not (rising and np.isfinite(edges).all()):
         raise ParameterError(
-            "periods must be a whole number, or at least two edges that increase; got "
-            f"{periods!r}."
+            f"periods must be a whole number, or at least two edges that increase; got {periods!r}."
         )
     return edges
 
