@@ -220,6 +220,7 @@ def write_nodes(
     shape: tuple[int, int, int],
     run: Mapping[str, Any],
     policy: Policy = OWN_POLICY,
+    server: str | None = None,
 ) -> list[LocalNode]:
     """Write all files of so many nodes, rows and features."""
     nodes, rows, features = shape
@@ -237,7 +238,8 @@ def write_nodes(
         data[f"node-{number}"] = (file, rows)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return write_federation(folder, folder, schema, data, {"run_id": "bench", **run}, policy)
+        told = {"run_id": "bench", **run}
+        return write_federation(folder, folder, schema, data, told, policy, server=server)
 
 
 def ring_run(rounds: int) -> dict[str, Any]:

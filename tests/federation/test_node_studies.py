@@ -1,6 +1,5 @@
 """Studies between nodes: the figures of one process, charged once, whatever happens to a node."""
 
-import random
 import tomllib
 
 import numpy as np
@@ -40,6 +39,12 @@ KINDS = {"describe": WISHES, "infer": REGRESSION}
 ROWS = (900, 700, 800)
 
 
+def planned(federation, text):
+    """The plan of an agreed study."""
+    agreed = validated(AgreedRun, tomllib.loads(text), federation.folder, "agreed")
+    return agreed.plan(federation.schema)
+
+
 def study_of(kind, **more):
     return {"kind": kind, "epsilon": 4.0, "delta": 1e-4, **more}
 
@@ -77,14 +82,14 @@ def make_study(fork_server, tmp_path):
 def in_one_process(federation):
     """What one process finds with the same key."""
     agreed, schema = federation.agreed, federation.schema
-    question, planned = question_of(agreed, schema), agreed.plan(schema)
+    question = question_of(agreed, schema)
 
     def read():
         rows = [read_study_rows(federation.folder / f"{name}.csv", schema) for name in NAMES]
         return [question.prepared(each) for each in rows]
 
     about = StudyRows(split=agreed.run.wish.split)
-    done = run_study(planned, read, noise=SimulatedNoise(KEY), about=about)
+    done = run_study(agreed.plan(schema), read, noise=SimulatedNoise(KEY), about=about)
     return question.answer(done).record()["found"]
 
 
@@ -225,17 +230,14 @@ def test_an_agreed_study_is_refused_in_a_sentence(make_study, old, new, words):
     text = federation.agreed_text()
     assert old in text
     with pytest.raises(ParameterError, match=words):
-        content = tomllib.loads(text.replace(old, new, 1))
-        agreed = validated(AgreedRun, content, federation.folder, "agreed")
-        agreed.plan(federation.schema)
+        planned(federation, text.replace(old, new, 1))
 
 
 def test_a_regression_that_would_drown_is_refused_before_a_row_is_read(make_study):
     federation = make_study("infer", topology="complete", tls=False)
     text = federation.agreed_text(epsilon=0.05)
-    agreed = validated(AgreedRun, tomllib.loads(text), federation.folder, "agreed")
     with pytest.raises(ParameterError, match="must not drown in its noise"):
-        agreed.plan(federation.schema)
+        planned(federation, text)
 
 
 def test_results_of_a_study_are_a_record_and_no_model(make_study):
@@ -251,8 +253,7 @@ def test_results_of_a_study_are_a_record_and_no_model(make_study):
             prepare_node(load_node_config(place), insecure_loopback=True)
 
 
-def test_the_rows_of_a_study_are_those_of_its_schema(make_study):
-    """Another study's record is never overwritten, and the digest covers what is asked."""
+def test_what_is_asked_is_agreed_on_and_no_other_record_is_overwritten(make_study):
     federation = make_study("describe", topology="complete", tls=False)
     schema = federation.schema
     digests = set()
@@ -263,7 +264,4 @@ def test_the_rows_of_a_study_are_those_of_its_schema(make_study):
     assert len(digests) == 3
     (federation.folder / "north.record").write_text('{"run_sha256": "ab", "format": 1}')
     with pytest.raises(ParameterError, match="that of another run"):
-        prepare_node(
-            load_node_config(federation.folder / "north.toml"), insecure_loopback=True
-        )
-    assert random
+        prepare_node(load_node_config(federation.folder / "north.toml"), insecure_loopback=True)

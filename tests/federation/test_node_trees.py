@@ -9,6 +9,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import Federation, Lines, in_process
 
+from dpadmm.cli.node import LEFT_OUT
 from dpadmm.federation.recovery import View
 from dpadmm.federation.transport.wire import decode_masked
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -16,7 +17,7 @@ from dpadmm.run.model import load_model
 
 KEY, ROUNDS = 11, 6
 NAMES = ("north", "south", "west", "east", "centre", "far")
-# Depth 2: centre - (west, south, east), west - north, east - far; and one link that no sum takes.
+# Depth 2: centre - (west, south, east), south - north, east - far; no sum takes west - north.
 LINKS = [
     ["centre", "west"],
     ["centre", "south"],
@@ -150,11 +151,11 @@ def found(federation, name):
 
 @pytest.mark.parametrize("noise", ["own", "shared"])
 def test_a_cut_link_is_no_loss_while_there_is_another_way(make_federation, noise):
-    """North is reached through west, and from then on through south."""
+    """North is reached through south, and from then on through west."""
     run = {**GRAPH, "algorithm_options": {"noise": noise}}
     federation, lines = begun(make_federation, run)
     try:
-        for line in lines.between(("west",), ("north",)):
+        for line in lines.between(("south",), ("north",)):
             line.cut()
         federation.finish()
     finally:
@@ -162,22 +163,35 @@ def test_a_cut_link_is_no_loss_while_there_is_another_way(make_federation, noise
     models = []
     for name in NAMES:
         record = found(federation, name)
-        assert record["federation"]["went_on_without"] == ["north/west"]
+        assert record["federation"]["went_on_without"] == ["north/south"]
         assert record["federation"]["lost"] is None
         assert record["federation"]["agreed_by"] == list(NAMES)
         assert not federation.log(name, "neighbour-lost")
         (caveat,) = [each for each in record["privacy"]["caveats"] if "other ways" in each]
-        assert caveat.startswith("Went on by other ways without the link between north and west")
+        assert caveat.startswith("Went on by other ways without the link between north and south")
         models.append(load_model(federation.folder / f"{name}.model").classifier.coef)
         with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
             account = ledger.verify()
-        assert set(account.runs) == {"trial", "trial without north/west"}
+        assert set(account.runs) == {"trial", "trial without north/south"}
         assert account.spent_epsilon <= 1.0
         # All are charged for the round that was cut short, and nobody beyond what was agreed.
         assert sum(len(each.events) for each in account.runs.values()) <= GRAPH["rounds"]
     for model in models:
         np.testing.assert_array_equal(model, models[0])
     assert not list(federation.folder.glob("*.key"))
+
+
+def test_a_cut_link_that_no_sum_takes_changes_nothing(make_federation):
+    run = {**GRAPH, "algorithm_options": {"noise": "shared"}}
+    federation, lines = begun(make_federation, run)
+    try:
+        for line in lines.between(("west",), ("north",)):
+            line.cut()
+        federation.finish()
+    finally:
+        lines.close()
+    for name in NAMES:
+        assert found(federation, name)["federation"]["went_on_without"] == []
 
 
 def test_a_node_whose_every_link_is_gone_is_lost(make_federation):
@@ -199,7 +213,8 @@ def test_a_node_without_which_the_graph_falls_apart_ends_the_run(make_federation
     federation, _ = begun(make_federation, run, policy)
     federation.kill("east")
     others = [name for name in NAMES if name != "east"]
-    federation.finish(*others)
+    for name in others:
+        assert federation.wait(name) in ((0,) if when_lost == "stop" else (0, LEFT_OUT))
     for name in others:
         record = found(federation, name)
         assert 0 < record["federation"]["rounds_complete"] < GRAPH["rounds"]

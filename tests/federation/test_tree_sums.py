@@ -269,6 +269,7 @@ def test_one_that_ended_before_the_sum_came_is_not_waited_for(tree):
     fine(running.round(summands(0), 0))
     values = summands(1)
     left = running.parties["left"].exchange.mailbox
+    left.lost = "end"
 
     def act(party):
         if party.name == "left":
@@ -278,6 +279,8 @@ def test_one_that_ended_before_the_sum_came_is_not_waited_for(tree):
     results = running.at_once(act)
     assert raised(results, NeighbourLost) >= {"root", "leaf", "low"}
     assert all(results[name].ended for name in ("root", "leaf", "low"))
+    # Whoever ended is not lost: it says who is.
+    assert {results[name].lost for name in ("root", "leaf", "low")} == {"end"}
 
 
 # -- the same bytes --------------------------------------------------------------------------------

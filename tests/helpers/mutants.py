@@ -64,6 +64,7 @@ SHORT = "--samples 500 --rounds 4"
 MASKS = "tests/federation/test_masks.py"
 SUMS = "tests/federation/test_sum_exchange.py"
 SAME = "tests/federation/test_same_sums.py"
+TREE = "tests/federation/test_tree_sums.py"
 KEYS = "tests/federation/test_session_keys.py"
 STUDY = "tests/studies/test_study.py"
 DESCRIBED = "tests/studies/test_describe.py"
@@ -669,6 +670,55 @@ MUTANTS = [
         "if private is None and (released or self._name in self.ring):",
         "if False:",
         f"{KEYS}::test_a_lost_key_ends_the_view_for_its_owner",
+    ),
+    # Sums along a tree ---------------------------------------------------------------------------
+    Mutant(
+        "tree-hands-vectors-on",
+        "a node hands on its own masked vector without those below it",
+        "federation/transport/tree.py",
+        "if not self._children:\n            return own",
+        "if True:\n            return own",
+        f"{TREE}::test_everybody_has_the_exact_sum_and_sees_nothing_else",
+    ),
+    Mutant(
+        "tree-adds-again",
+        "a node that is started again adds up anew what it has told its parent",
+        "federation/transport/tree.py",
+        "if stored is not None:\n            return stored",
+        "if False:\n            return stored",
+        f"{TREE}::test_one_that_is_killed_between_two_sends_tells_the_same_bytes",
+    ),
+    Mutant(
+        "tree-some-keys",
+        "a node draws before every party's key is there",
+        "federation/transport/tree.py",
+        "while told < len(ring.members):",
+        "while told < len(ring.members) // 2:",
+        f"{TREE}::test_one_that_keeps_keys_back_gets_no_masked_vector",
+    ),
+    Mutant(
+        "tree-for-everybody",
+        "what goes up is told to all neighbours",
+        "federation/transport/tree.py",
+        'self._up_topic, self._down_topic = f"{self._topic}-up", f"{self._topic}-down"',
+        'self._up_topic, self._down_topic = self._topic, f"{self._topic}-down"',
+        f"{TREE}::test_everybody_has_the_exact_sum_and_sees_nothing_else",
+    ),
+    Mutant(
+        "tree-waits-for-ended",
+        "a node waits for the sum of one that has ended",
+        "federation/transport/tree.py",
+        "return t >= self._done.get(name, t + 1)",
+        "return t > self._done.get(name, t + 1)",
+        f"{TREE}::test_one_that_ended_before_the_sum_came_is_not_waited_for",
+    ),
+    Mutant(
+        "tree-by-number",
+        "ties between roots are broken by the order of the parties",
+        "problem/site.py",
+        "(hops[each].max(), names[each])",
+        "(hops[each].max(), each)",
+        "tests/problem/test_spanning_tree.py::test_the_order_of_parties_and_links_changes_nothing",
     ),
     Mutant(
         "smaller-crowd",

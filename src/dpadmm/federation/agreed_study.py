@@ -33,7 +33,9 @@ def _asked_by(kind: str, asked: Any, info: ValidationInfo) -> None:
     """Refuse a study without what it asks, and what is asked by no such study."""
     study = info.data.get("study")
     table = {DESCRIBE: "[[wish]]", INFER: "[infer]"}[kind]
-    if "study" in info.data and (study is not None and study.kind == kind) != (asked not in (None, (), [])):
+    if "study" in info.data and (study is not None and study.kind == kind) != (
+        asked not in (None, (), [])
+    ):
         raise fail(
             f'must be given with kind = "{kind}" under [study], and only with it: add {table}, or '
             "leave it out"

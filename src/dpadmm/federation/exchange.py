@@ -577,7 +577,8 @@ class HearingExchange(Exchange):
         if name == self._session.name:
             return
         if ends_of(name):
-            self._watcher.event("link-lost", level="warning", link=name, round=t)
+            ends = list(ends_of(name))
+            self._watcher.event("link-lost", level="warning", nodes=ends, round=t)
             return
         self._watcher.event(
             "neighbour-lost",

@@ -82,6 +82,8 @@ def write_federation(
     data: Mapping[str, tuple[Path, int]],
     run: Mapping[str, Any],
     policy: Policy,
+    *,
+    server: str | None = None,
 ) -> list[LocalNode]:
     """Write everything that the nodes of a federation need.
 
@@ -99,18 +101,21 @@ def write_federation(
         The ``[run]`` table that all agree on.
     policy
         What every ledger, and every owner, allows.
+    server
+        Name of the node without rows that averages, if there is one; it comes last.
     """
     trial = folder / "certificates"
     make_authority(trial)
     (folder / "schema.toml").write_text(schema.to_toml(), encoding="utf-8")
     parties = [{"name": name, "rows": rows} for name, (_, rows) in data.items()]
-    content = {"schema_sha256": schema.sha256, "run": run, "party": parties}
+    content: dict[str, Any] = {"schema_sha256": schema.sha256, "run": run, "party": parties}
+    if server is not None:
+        content["server"] = server
     (folder / "agreed.toml").write_text(tomli_w.dumps(content), encoding="utf-8")
     agreed = load_agreed_run(folder / "agreed.toml")
     planned = agreed.plan(schema)
-    places = {
-        name: f"127.0.0.1:{port}" for name, port in zip(data, free_ports(len(data)), strict=True)
-    }
+    ports = free_ports(len(agreed.nodes))
+    places = {name: f"127.0.0.1:{port}" for name, port in zip(agreed.nodes, ports, strict=True)}
     pins = {name: read_certificate(make_certificate(trial, name)[0]).fingerprint for name in data}
     nodes = []
     for name, (rows_file, rows) in data.items():
@@ -124,6 +129,17 @@ def write_federation(
         told["neighbour"] = [
             {"name": other, "address": places[other]} for other in agreed.neighbours(name, planned)
         ]
+        node.config.write_text(tomli_w.dumps(told), encoding="utf-8")
+        nodes.append(node)
+    if server is not None:
+        make_certificate(trial, server)
+        node = LocalNode.within(folder, results, server)
+        told = _node_config(folder, node, folder, places[server], policy)
+        told["node"] = {
+            key: told["node"][key] for key in ("name", "listen", "schema", "messages")
+        } | {"role": "server"}
+        del told["result"]
+        told["neighbour"] = [{"name": name, "address": places[name]} for name in data]
         node.config.write_text(tomli_w.dumps(told), encoding="utf-8")
         nodes.append(node)
     return nodes

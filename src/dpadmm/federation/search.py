@@ -24,7 +24,9 @@ from dpadmm.errors import ExchangeError
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.wire import BadMessage, Limits, Seeking, link_of, said
 
-_PAUSE: Final = 0.1
+# Between two times that a question is told: short at first, then longer.
+_FIRST_PAUSE: Final = 0.1
+_LONGEST_PAUSE: Final = 1.0
 
 
 @final
@@ -86,11 +88,11 @@ class Search:
         with self._news:
             number = max(int(time.time()), self._asked.get(question, 0) + 1)
             self._asked[question] = number
-        end = time.monotonic() + timeout
+        end, wait = time.monotonic() + timeout, _FIRST_PAUSE
         while True:
             self._hand_on()
             with self._news:
-                self._news.wait_for(lambda: self._is_answered(question), timeout=_PAUSE)
+                self._news.wait_for(lambda: self._is_answered(question), timeout=wait)
                 if self._is_answered(question):
                     return "" if self._session.present(name) else link
                 everybody = (f"{each}>{name}" for each in self._links[name])
@@ -103,6 +105,7 @@ class Search:
             if missed or time.monotonic() > end:
                 return name
             pause()
+            wait = min(1.5 * wait, _LONGEST_PAUSE)
 
     def said(self) -> bytes:
         """What is asked and answered, as it is known here."""

@@ -220,7 +220,7 @@ class Inference:
     done: StudyRun = field(repr=False)
 
     @classmethod
-    def of(cls, question: Question, done: StudyRun) -> Self:
+    def of(cls, question: FileRegression, done: StudyRun) -> Self:
         """From what was released; warns where intervals say little or nothing."""
         study, response, asked = done.study, question.response, question.asked
         assert isinstance(study, Regression)

@@ -19,7 +19,7 @@ from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.plan import Plan
 from dpadmm.studies.describe import Described, StudyWish, described
 from dpadmm.studies.describe_files import Description, plan_describe, split_detail
-from dpadmm.studies.infer_files import Inference, InferSection, Question
+from dpadmm.studies.infer_files import FileRegression, Inference, InferSection
 from dpadmm.studies.study import StudyRun
 
 
@@ -79,12 +79,12 @@ class Describing(StudyQuestion):
 class Inferring(StudyQuestion):
     """A regression."""
 
-    asked: Question
+    asked: FileRegression
 
     @classmethod
     def of(cls, schema: Schema, asked: InferSection) -> Inferring:
         """Of this regression."""
-        return cls(Question(asked, schema))
+        return cls(FileRegression(asked, schema))
 
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """A few rounds; refused where it would drown in its noise."""

@@ -37,6 +37,11 @@ _SUM: Final = "sum-"
 _RISING: Final = b"rising"
 
 
+def rising_run(run: bytes) -> bytes:
+    """Under which run a store has what a node told its parent."""
+    return hashlib.sha256(run + _RISING).digest()
+
+
 @final
 class TreeMailbox(Mailbox):
     """What one node says and hears along the tree of one view.
@@ -72,7 +77,7 @@ class TreeMailbox(Mailbox):
         self._is_root = parent is None
         super().__init__(session, run, number, {**above, **below}, shape, store, **options)
         self._compared = {names[tree.root]: self._top}
-        self._rising = hashlib.sha256(run + _RISING).digest()
+        self._rising = rising_run(run)
         # What was told in the round under way.
         self._up: dict[int, bytes] = {}
         self._down: dict[int, bytes] = {}
