@@ -52,6 +52,8 @@ def levels(split: int) -> Iterator[tuple[str, float]]:
     cells = alone_cells(problem, PLAIN, PARTIES, (MEASURE,))
     alone = [100 * cell.compute().final(MEASURE)[0] for cell in cells]
     yield "a party alone, no privacy", float(np.mean(alone))
+    codes = problem.load().test_codes
+    yield "always the larger class", float(100 * np.bincount(codes).max() / len(codes))
     pooled = pooled_cell(problem, PLAIN, PARTIES, (MEASURE,))
     yield "all rows in one place, no privacy", float(100 * pooled.compute().final(MEASURE)[0])
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from benchmarks import growth, plan_check, utility, utility_figure
+from benchmarks import fresh, growth, plan_check, utility, utility_figure
 
 ROOT = Path(__file__).parents[1]
 
@@ -195,5 +195,23 @@ def test_the_readme_says_what_was_measured(measured):
         ("and {} without any privacy.", measured["levels"]["a party alone, no privacy"]),
     ):
         assert words.format(f"{figure:.1f}%") in text
+    fresh_sets = json.loads((utility_figure.FOLDER / "together.json").read_text())["sets"]
+    alone, together, pooled = fresh.WAYS
+    gains = {
+        name: round(facts["accuracy"][together] - facts["accuracy"][alone])
+        for name, facts in fresh_sets.items()
+    }
+    said = "by {cells} points on cells, {beps} on beps and {marketing} on marketing"
+    assert said.format_map(gains) in text
+    behind = [
+        fresh_sets[name]["accuracy"][pooled] - fresh_sets[name]["accuracy"][together]
+        for name in ("cells", "beps", "marketing")
+    ]
+    assert min(behind) > 1
+    assert max(behind) < 3.5
+    assert f"the larger class ({fresh_sets['churn']['largest class']:.1f}%)" in text
+    picture = (utility_figure.FOLDER / "together.svg").read_text()
+    numbers = json.loads((utility_figure.FOLDER / "together.json").read_text())
+    assert picture == fresh.drawn(numbers) + "\n"
     gap = abs(curves["one trusted curator"] - curves["together, shared noise"])
     assert gap < 0.1

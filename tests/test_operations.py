@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -244,17 +245,22 @@ def rules():
 
 @pytest.fixture(scope="module")
 def endpoint():
-    """Every series of a node's endpoint, as Prometheus keeps it: by its metric, with labels."""
+    """A series of each metric of a node and a service, as Prometheus keeps it, with its labels."""
     pytest.importorskip("prometheus_client", reason="the extra 'federation' is not installed")
-    from dpadmm.federation.page_server import Metrics
+    from dpadmm.federation.page_server import Metrics, ServiceMetrics
 
-    with Metrics("127.0.0.1:0", "north", "spring") as served:
-        for metric in (served.waiting, served.waited, served.unreachable):
+    text = ""
+    node, service = Metrics("127.0.0.1:0", "north", "spring"), ServiceMetrics("127.0.0.1:0")
+    with node, service:
+        for metric in (node.waiting, node.waited, node.unreachable):
             metric.labels("south")
-        served.dropped.labels("another-name")
-        address = f"http://{served.address}/metrics"
-        with urllib.request.urlopen(address, timeout=10) as answer:
-            text = answer.read().decode()
+        node.dropped.labels("another-name")
+        node.errors.labels("failed")
+        node.certificate("north", datetime.now(UTC))
+        service.tell({"running": 1, "queued": 1}, "spring", "failed", "LedgerError")
+        for served in (node, service):
+            with urllib.request.urlopen(f"http://{served.address}/metrics", timeout=10) as answer:
+                text += answer.read().decode()
     return {"up": {}} | {
         name: dict(re.findall(r'(\w+)="(.*?)"', labels))
         for name, labels in re.findall(r"^(dpadmm_\w+)(?:\{(.*?)\})? ", text, re.MULTILINE)
@@ -320,6 +326,27 @@ COURSES = [
         {"dpadmm_epsilon_spent": "1x5", "dpadmm_epsilon_left": "Inf Inf Inf Inf"},
         {3: False},
     ),
+    ("DpadmmCertificateEnds", {"dpadmm_certificate_days_left": "20-1x10"}, {6: False, 7: True}),
+    # An error that nobody saw before, one that comes again, and one after a restart.
+    ("DpadmmNodeError", {"dpadmm_errors_total": "_x5 1x40"}, {4: False, 5: True, 16: False}),
+    ("DpadmmNodeError", {"dpadmm_errors_total": "5x15 6x5"}, {15: False, 17: True}),
+    ("DpadmmRunFailed", {"dpadmm_service_last_run_info": "_x3 1x5"}, {2: False, 4: True}),
+    (
+        "DpadmmQueueStands",
+        {
+            'dpadmm_service_runs{state="queued"}': "1x90",
+            'dpadmm_service_runs{state="running"}': "0x90",
+        },
+        {30: False, 61: True},
+    ),
+    (
+        "DpadmmQueueStands",
+        {
+            'dpadmm_service_runs{state="queued"}': "1x90",
+            'dpadmm_service_runs{state="running"}': "1x90",
+        },
+        {61: False},
+    ),
 ]
 
 
@@ -328,8 +355,10 @@ def watched(tmp_path, rules, endpoint, alert, courses, minutes):
     rule = next(rule for rule in rules if rule["alert"] == alert)
     scraped = {"job": "dpadmm", "instance": "127.0.0.1:9464"}
     series, labels = [], {}
-    for name, values in courses.items():
-        labels = endpoint[name] | scraped
+    # The series that an alert shows comes first; each may say which labels it has.
+    for given, values in reversed(courses.items()):
+        name, _, said = given.partition("{")
+        labels = endpoint[name] | dict(re.findall(r'(\w+)="(.*?)"', said)) | scraped
         words = ",".join(f'{label}="{value}"' for label, value in labels.items())
         series.append({"series": f"{name}{{{words}}}", "values": values})
     told = {
@@ -365,6 +394,240 @@ def test_an_alert_is_on_when_it_should_be(tmp_path, rules, endpoint, alert, cour
 
 def test_every_alert_has_a_course(rules):
     assert {rule["alert"] for rule in rules} == {alert for alert, _, _ in COURSES}
+
+
+# -- the dashboard --------------------------------------------------------------------------------
+
+
+def test_every_panel_shows_a_metric_that_a_node_or_a_service_has(endpoint):
+    board = json.loads((FOLDER / "dashboard.json").read_text())
+    assert board["title"] == "dpadmm"
+    assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"]) >= 10
+    shown, places = set(), set()
+    for panel in board["panels"]:
+        assert {"title", "description", "type", "datasource", "targets"} <= set(panel)
+        at = panel["gridPos"]
+        cells = {
+            (x, y)
+            for x in range(at["x"], at["x"] + at["w"])
+            for y in range(at["y"], at["y"] + at["h"])
+        }
+        assert not cells & places
+        assert max(x for x, _ in cells) < 24
+        places |= cells
+        for target in panel["targets"]:
+            named = set(re.findall(r"\bdpadmm_\w+", target["expr"]))
+            assert named
+            assert named <= set(endpoint)
+            labels = set().union(*(endpoint[name] for name in named))
+            assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels
+            inside = re.findall(r"\{(.*?)\}", target["expr"])
+            assert set(re.findall(r"(\w+)[=!]", " ".join(inside))) <= labels
+            shown |= named
+    # Nothing that a node or a service measures is left out.
+    assert {name for name in endpoint if name.startswith("dpadmm_")} - shown == {
+        name for name in endpoint if name.endswith("_created")
+    }
+    queries = [each["query"] for each in board["templating"]["list"] if each["type"] == "query"]
+    for query in queries:
+        metric, label = re.fullmatch(r"label_values\((\w+), (\w+)\)", query["query"]).groups()
+        assert label in endpoint[metric]
+
+
+# -- a service that stays -------------------------------------------------------------------------
+
+
+def test_systemd_takes_the_service_that_stays(unit):
+    folder = unit.with_name(f"{unit.name}.d")
+    folder.mkdir()
+    words = (FOLDER / "serve.conf").read_text()
+    (folder / "serve.conf").write_text(
+        words.replace("/opt/dpadmm/bin/dpadmm", shutil.which("true"))
+    )
+    done = analyze("verify", str(unit))
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    # The first line takes the node's command away: a unit of this kind has one.
+    assert re.findall(r"^ExecStart=(.*)$", words, re.MULTILINE) == [
+        "",
+        "/opt/dpadmm/bin/dpadmm serve service.toml",
+    ]
+
+
+def yaml_documents(text):
+    yaml = pytest.importorskip("yaml", reason="PyYAML is not installed")
+    return [each for each in yaml.safe_load_all(text) if each is not None]
+
+
+def test_the_compose_file_runs_a_service_as_the_container_says():
+    (told,) = yaml_documents((FOLDER / "compose.yaml").read_text())
+    assert set(told) == {"name", "services", "configs", "secrets", "networks", "volumes"}
+    service, prometheus = told["services"]["service"], told["services"]["prometheus"]
+    container = (FOLDER / "Containerfile").read_text()
+    assert f"USER {service['user']}" in container
+    assert f"ENTRYPOINT {json.dumps(['dpadmm'])}" in container
+    assert service["command"] == ["serve", "service.toml"]
+    for each in (service, prometheus):
+        assert each["read_only"] is True
+        assert each["cap_drop"] == ["ALL"]
+        assert each["security_opt"] == ["no-new-privileges:true"]
+        assert set(each["networks"]) <= set(told["networks"])
+        # Everything that a service names is declared.
+        for kind in ("configs", "secrets"):
+            names = [
+                item["source"] if isinstance(item, dict) else item for item in each.get(kind, [])
+            ]
+            assert set(names) <= set(told[kind])
+    # Metrics have no way out of the machine.
+    assert told["networks"]["watching"]["internal"] is True
+    assert service["ports"] == ["7447:7447"]
+    for each in told["configs"].values():
+        assert (FOLDER / each["file"]).exists()
+    (scraping,) = yaml_documents((FOLDER / "prometheus.yml").read_text())
+    (job,) = scraping["scrape_configs"]
+    assert job["job_name"] == "dpadmm"  # as the alerts call it
+    assert job["authorization"]["credentials_file"] == "/run/secrets/token"
+    assert job["static_configs"] == [{"targets": ["service:9465"]}]
+    text = (FOLDER / "compose.yaml").read_text()
+    assert "metrics_anywhere = true" in text
+    assert 'metrics = "0.0.0.0:9465"' in text
+
+
+def test_docker_compose_takes_the_file(tmp_path):
+    words = ["docker", "compose", "--file", str(FOLDER / "compose.yaml"), "config", "--quiet"]
+    if (
+        not shutil.which("docker")
+        or subprocess.run(
+            ["docker", "compose", "version"], capture_output=True, check=False
+        ).returncode
+    ):
+        pytest.skip("docker compose is not installed: the file was only parsed")
+    (tmp_path / "token").write_text("x" * 20)
+    environment = os.environ | {"NORTH": str(tmp_path), "DPADMM_TOKEN": str(tmp_path / "token")}
+    done = subprocess.run(words, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+CHART = FOLDER / "helm" / "dpadmm"
+FILLED = {"nodeToml": 'run = "x"\n', "serviceToml": 'node = "y"\n', "schemaToml": "version = 2\n"}
+
+
+def rendered(values):
+    """What Helm makes of the templates, which use little of its language: anything else fails."""
+
+    def fill(found):
+        words = found[1].strip()
+        words, _, piped = words.partition(" | ")
+        assert piped in ("", "quote"), words
+        if refusal := re.fullmatch(r'required "(.*)" (\.\S+)', words):
+            words = refusal[2]
+        assert re.fullmatch(r"\.Release\.Name|\.Values\.\w+", words), words
+        value = "north" if words == ".Release.Name" else values[words.removeprefix(".Values.")]
+        if refusal and not value:
+            raise LookupError(refusal[1])
+        return json.dumps(str(value)) if piped else str(value)
+
+    return {
+        path.name: re.sub(r"\{\{(.*?)\}\}", fill, path.read_text())
+        for path in sorted((CHART / "templates").iterdir())
+    }
+
+
+@pytest.fixture
+def chart():
+    (values,) = yaml_documents((CHART / "values.yaml").read_text())
+    texts = rendered(values | FILLED)
+    return {
+        (each["kind"], each["metadata"]["name"]): each
+        for text in texts.values()
+        for each in yaml_documents(text)
+    }
+
+
+def test_the_chart_runs_one_contained_service(chart):
+    assert set(chart) == {
+        ("ConfigMap", "north-configuration"),
+        ("Service", "north"),
+        ("Service", "north-metrics"),
+        ("StatefulSet", "north"),
+    }
+    stateful = chart["StatefulSet", "north"]["spec"]
+    pod = stateful["template"]["spec"]
+    assert stateful["replicas"] == 1
+    assert pod["securityContext"]["runAsNonRoot"] is True
+    assert f"USER {pod['securityContext']['runAsUser']}:" in (FOLDER / "Containerfile").read_text()
+    claims = {each["metadata"]["name"] for each in stateful["volumeClaimTemplates"]}
+    volumes = claims | {each["name"] for each in pod["volumes"]}
+    for each in (*pod["initContainers"], *pod["containers"]):
+        assert each["securityContext"]["readOnlyRootFilesystem"] is True
+        assert each["securityContext"]["allowPrivilegeEscalation"] is False
+        assert each["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+        assert {mount["name"] for mount in each["volumeMounts"]} <= volumes
+    (main,) = pod["containers"]
+    assert main["args"] == ["serve", "/state/own/service.toml"]
+    ports = {port["name"]: port["containerPort"] for port in main["ports"]}
+    labels = stateful["template"]["metadata"]["labels"]
+    for name in ("north", "north-metrics"):
+        spec = chart["Service", name]["spec"]
+        assert spec["selector"] == stateful["selector"]["matchLabels"] == labels
+        assert all(ports[port["targetPort"]] == port["port"] for port in spec["ports"])
+    # Whoever comes from outside reaches the node, and not its metrics.
+    assert chart["Service", "north-metrics"]["spec"]["type"] == "ClusterIP"
+    told = chart["ConfigMap", "north-configuration"]["data"]
+    assert set(told.values()) == set(FILLED.values())
+    given = {each["name"]: each for each in pod["volumes"]}
+    assert given["given"]["configMap"]["name"] == "north-configuration"
+
+
+def test_the_chart_refuses_to_begin_without_its_files():
+    (values,) = yaml_documents((CHART / "values.yaml").read_text())
+    with pytest.raises(LookupError, match="nodeToml must be given"):
+        rendered(values)
+    # Every value is used, and only those there are.
+    used = "".join(path.read_text() for path in (CHART / "templates").iterdir())
+    assert set(re.findall(r"\.Values\.(\w+)", used)) == set(values)
+
+
+def kept(ours, theirs, place=""):
+    """Where something that was written is not there any more: Kubernetes does not know it."""
+    if isinstance(ours, dict):
+        for key, value in ours.items():
+            if not isinstance(theirs, dict) or key not in theirs:
+                yield f"{place}.{key}"
+            else:
+                yield from kept(value, theirs[key], f"{place}.{key}")
+    elif isinstance(ours, list):
+        if not isinstance(theirs, list) or len(ours) != len(theirs):
+            yield place
+            return
+        for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
+            yield from kept(one, other, f"{place}.{number}")
+    elif ours != theirs:
+        yield place
+
+
+def test_kubernetes_knows_every_field_of_the_chart(chart):
+    if shutil.which("kubectl") is None:
+        pytest.skip("kubectl is not installed: the chart was only rendered and parsed")
+    # Each reads its document into the types of Kubernetes, without a cluster, and writes it again.
+    commands = {
+        "StatefulSet": ["set", "env", "--containers=service", "A=b"],
+        "Service": ["set", "selector", "a=b"],
+    }
+    for (kind, _), document in chart.items():
+        if kind not in commands:
+            continue
+        first, second, *more = commands[kind]
+        words = ["kubectl", first, second, "--local", "--filename=-", "--output=json"]
+        for wrong in (False, True):
+            told = json.loads(json.dumps(document))
+            if wrong:
+                told["spec"]["misspelt"] = 1
+            done = subprocess.run(
+                [*words, *more], input=json.dumps(told), capture_output=True, text=True, check=False
+            )
+            assert done.returncode == 0, done.stderr
+            lost = [each for each in kept(told, json.loads(done.stdout)) if "selector" not in each]
+            assert lost == ([".spec.misspelt"] if wrong else [])
 
 
 # -- the threat model -----------------------------------------------------------------------------

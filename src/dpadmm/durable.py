@@ -176,7 +176,7 @@ def written_whole(
             os.link(partial, path)
         else:
             os.replace(partial, path)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise _refusal(path, what, error) from None
     finally:
@@ -199,7 +199,8 @@ def check_writable(path: Path, what: str) -> None:
         raise DataError(f"{what} must be in a folder that can be written; got {path}")
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Make the names of files in a folder durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)

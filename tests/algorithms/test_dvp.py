@@ -222,7 +222,11 @@ def test_epsilon_per_round_is_what_a_round_costs():
             "'exp-norm' for epsilon_per_round",
         ),
         ({"noise": "gaussian"}, "published", "'exp-norm' for a published calibration"),
-        ({"decay": 0.5}, "proven", "must be one of: epsilon_per_round, noise, start; got 'decay'"),
+        (
+            {"decay": 0.5},
+            "proven",
+            "must be one of: epsilon_per_round, noise, start, zeta; got 'decay'",
+        ),
     ],
 )
 def test_bad_options_are_refused_in_words(options, calibration, words):
@@ -261,3 +265,15 @@ def epsilon_of(algorithm, party):
         algorithm.sensitivity[party] / algorithm.scale[0, party]
         + math.log1p(algorithm.kappa[0, party])
     )
+
+
+def test_the_proof_s_zeta_is_half_of_algorithm_2_s_and_costs_half_as_much():
+    rounds, alpha, site = 4, 0.3, site_of()
+    told = {"rounds": rounds, "penalty": 0.5, "epsilon": alpha * rounds}
+    printed, halved = (
+        configure("dvp", site, calibration="published", options={"zeta": zeta}, **told)
+        for zeta in ("algorithm", "proof")
+    )
+    np.testing.assert_allclose(halved.scale, 2 * printed.scale, rtol=1e-12)
+    np.testing.assert_array_equal(halved.convexity, printed.convexity)
+    assert halved.claim(site) == printed.claim(site)

@@ -603,3 +603,27 @@ def test_noise_is_never_cut_off_by_the_solver(algorithm):
     )
     with pytest.raises(ParameterError, match="tolerance must be at least"):
         announced(plan(parameters, [100, 100, 100], features=50))
+
+
+def test_the_penalties_of_parties_may_grow_each_at_its_own_pace():
+    growth = {str(party): 1.0 + 0.01 * party for party in range(6)}
+    told = {"rounds": 7, "penalty": 0.05}
+    with pytest.warns(OptimumWarning, match="depends on the course that it took"):
+        found = configured(
+            "mr-admm", site_on("ring"), calibration="published", penalty_growth=growth, **told
+        )
+    steps = np.arange(4)[:, None]
+    expected = 0.05 * np.array(list(growth.values()))[None] ** steps
+    np.testing.assert_allclose(found.penalty, expected, rtol=1e-12)
+    alike = configured(
+        "mr-admm", site_on("ring"), penalty_growth=dict.fromkeys(growth, 1.03), **told
+    )
+    common = configured("mr-admm", site_on("ring"), penalty_growth=1.03, **told)
+    np.testing.assert_array_equal(alike.penalty, common.penalty)
+    # A proven run has one optimum, that of the pooled objective: one growth for all.
+    with pytest.raises(ParameterError, match="penalties of the parties differ"):
+        configured("mr-admm", site_on("ring"), penalty_growth=growth, **told)
+    with pytest.raises(ParameterError, match=r"penalty_growth of party 1 must be .* got 0\.9"):
+        configured("mr-admm", site_on("ring"), penalty_growth=growth | {"1": 0.9}, **told)
+    with pytest.raises(ParameterError, match="penalty_growth"):
+        configured("mr-admm", site_on("ring"), penalty_growth={"0": 1.1}, **told)

@@ -103,6 +103,16 @@ def test_schema_draft_and_check(hospitals, dpadmm):
         ("node", "--config", "nowhere"),
         ("predict", "nowhere", "nowhere", "-o", "nowhere.csv"),
         ("report", "nowhere"),
+        ("serve", "nowhere"),
+        ("model", "fingerprint", "nowhere"),
+        ("model", "card", "nowhere"),
+        ("model", "export", "nowhere", "there.onnx"),
+        ("ledger", "head", "nowhere"),
+        ("ledger", "backup", "nowhere", "there"),
+        ("run", "submit", "agreed.toml", "--config", "nowhere"),
+        ("run", "list", "--config", "nowhere"),
+        ("run", "show", "1", "--config", "nowhere"),
+        ("run", "cancel", "1", "--config", "nowhere"),
         ("schema", "draft", "nowhere.csv", "--label", "y"),
         ("schema", "check", "nowhere", "nowhere"),
     ],
@@ -112,7 +122,8 @@ def test_refusals(dpadmm, command, tmp_path, monkeypatch):
     result = dpadmm(*command, "--json")
     assert result.exit_code == 2
     assert "nowhere" in checked(result)
-    name = " ".join(command[:2]) if command[0] == "schema" else command[0]
+    groups = ("schema", "model", "ledger", "run")
+    name = " ".join(command[:2]) if command[0] in groups else command[0]
     assert json.loads(result.stdout)["command"] == name
 
 
@@ -151,6 +162,36 @@ def test_ledger_show(dpadmm, tmp_path):
     assert checked(dpadmm("ledger", "show", place, "--json"))["spent_epsilon"] == 0
 
 
+def test_ledger_head_backup_and_a_fingerprint(hospitals, dpadmm, tmp_path):
+    place = tmp_path / "a.ledger"
+    facts = ("--dataset", "d", "--owner", "o", "--rows", "9", "--epsilon", "1", "--delta", "1e-5")
+    dpadmm("ledger", "init", place, *facts)
+    head = checked(dpadmm("ledger", "head", place, "--json"), "ledger_head")
+    copied = checked(dpadmm("ledger", "backup", place, tmp_path / "b", "--json"), "ledger_head")
+    assert head["head"] == copied["head"] == f"{head['number']}:{head['sha256']}"
+    dpadmm("train", hospitals / "run.toml")
+    model = ("model", "fingerprint", hospitals / "m.model")
+    found = checked(dpadmm(*model, "--json"), "fingerprint")["fingerprint"]
+    assert dpadmm(*model).output.strip() == found
+
+
+def test_a_card_and_a_graph_of_a_model(hospitals, dpadmm, tmp_path):
+    pytest.importorskip("onnx")
+    dpadmm("train", hospitals / "run.toml")
+    card = ("model", "card", hospitals / "m.model")
+    found = checked(dpadmm(*card, "--json"), "card")
+    assert dpadmm(*card).output == found["card"]
+    assert "## Privacy" in found["card"]
+    dpadmm(*card, "-o", tmp_path / "m.md")
+    assert (tmp_path / "m.md").read_text() == found["card"]
+    export = ("model", "export", hospitals / "m.model", tmp_path / "m.onnx")
+    assert checked(dpadmm(*export, "--json"), "graph")["output"] == str(tmp_path / "m.onnx")
+    assert (tmp_path / "m.onnx").stat().st_size > 1000
+    wrong = dpadmm("model", "export", hospitals / "m.model", tmp_path / "m.pb")
+    assert wrong.exit_code == 2
+    assert "output must end in .onnx; got 'm.pb'" in " ".join(wrong.output.split())
+
+
 def test_compare_and_reproduce(dpadmm, tmp_path):
     small = ("--rows-per-party", "50", "--test-rows", "50", "--rounds", "2", "--runs", "2")
     budget = ("--epsilon", "1", "--delta", "1e-3", "--algorithm", "pr-admm", "--jobs", "1")
@@ -159,6 +200,14 @@ def test_compare_and_reproduce(dpadmm, tmp_path):
     assert {line["who"] for line in result["lines"]} > {"pr-admm", "central AMP"}
     assert checked(dpadmm("reproduce", "--json"), "reproduce")
     assert "experiment must be" in checked(dpadmm("reproduce", "nothing", "--json"))
+
+
+def test_choose_alpha(dpadmm, tmp_path):
+    place = tmp_path / "trials.csv"
+    place.write_text("alpha,loss\n0.02,0.52\n0.05,0.46\n0.1,0.42\n0.5,0.4\n")
+    found = checked(dpadmm("choose-alpha", place, "--json"), "choose_alpha")
+    assert found["inside"]
+    assert "lacks alpha" in checked(dpadmm("choose-alpha", __file__, "--json"))
 
 
 def test_cert(dpadmm, tmp_path):

@@ -121,7 +121,7 @@ def test_export_recomputes(path):
     assert np.frombuffer(bytes.fromhex(last["message"])).tolist() == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("command", ["show", "verify", "export"])
+@pytest.mark.parametrize("command", ["show", "verify", "export", "head"])
 def test_other_files_are_refused(tmp_path, command):
     missing = call(command, tmp_path / "x", code=2)
     assert "create it with 'dpadmm ledger init'" in " ".join(missing.stderr.split())
@@ -173,3 +173,47 @@ def test_no_message_advises_a_ledger_that_begins_at_nothing(tmp_path, path):
             ledger.check_run([PureRelease(0.1)])
         with pytest.raises(BudgetError, match=r"'dpadmm ledger amend' .* keeps all that was spent"):
             ledger.check_run([SharedGaussian(1.0, 40.0, 20, 9)] * 20)
+
+
+def test_a_backup_is_whole_private_and_never_replaces(tmp_path, path):
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    head = call("head", path).output.strip()
+    with SQLiteLedger(path) as ledger, ledger.open_run("second", "mark") as run:
+        # A node writes meanwhile: its run is open, and a round is reserved.
+        run.reserve(0, GaussianRelease(1.0, 30.0))
+        told = json.loads(call("backup", path, folder, "--json").output)["result"]
+    copy = folder / path.name
+    assert told["backup"] == str(copy)
+    assert told["head"] == json.loads(call("head", copy, "--json").output)["result"]["head"]
+    assert copy.stat().st_mode & 0o777 == 0o600
+    call("verify", copy, "--head", head)
+    with SQLiteLedger(copy, read_only=True) as restored, SQLiteLedger(path) as ledger:
+        assert list(restored.export(messages=True)) == list(ledger.export(messages=True))
+    before = copy.read_bytes()
+    assert "must be a new file" in call("backup", path, copy, code=2).stderr
+    assert copy.read_bytes() == before
+    assert list(folder.iterdir()) == [copy]
+    assert "Head: " in call("backup", path, tmp_path / "another").output
+
+
+def test_a_damaged_ledger_is_neither_backed_up_nor_exported(tmp_path, path):
+    with sqlite3.connect(path) as file:
+        file.execute("DROP TRIGGER entries_stay")
+        file.execute("UPDATE entries SET message = x'00' WHERE kind = 'commit'")
+    file.close()
+    assert "was changed" in call("backup", path, tmp_path / "copy", code=2).stderr
+    left = {each.name for each in tmp_path.iterdir()}
+    assert not [name for name in left if "copy" in name]
+    result = call("export", path, "--json", code=2)
+    assert (result.stdout, "was changed" in result.stderr) == ("", True)
+
+
+def test_the_export_for_an_audit_ends_with_what_was_verified(path):
+    *lines, last = call("export", path, "--json").output.splitlines()
+    entries, last = [json.loads(line) for line in lines], json.loads(last)
+    assert [entry["number"] for entry in entries] == list(range(len(entries)))
+    assert last["kind"] == "verified"
+    assert last["head"] == f"{entries[-1]['number']}:{entries[-1]['hash']}"
+    assert last["head"] == call("head", path).output.strip()
+    assert recompute(lines).spent_epsilon == last["spent_epsilon"] > 0

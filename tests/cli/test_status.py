@@ -193,6 +193,11 @@ def test_refusals(dpadmm, tmp_path):
         ((tmp_path, "--serve", "0.0.0.0:8765"), "unless --anywhere is given"),
         ((tmp_path, "--serve", "8765"), "--serve must be an address and a port"),
         ((tmp_path, "--anywhere"), "--anywhere must come with --serve"),
+        ((tmp_path, "--token-file", "token"), "--token-file must come with --serve"),
+        (
+            (tmp_path, "--serve", "127.0.0.1:0", "--token-file", tmp_path / "token"),
+            "token_file must be a file with a token",
+        ),
     ):
         result = dpadmm("status", *arguments)
         assert result.exit_code == 2

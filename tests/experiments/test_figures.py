@@ -2,7 +2,7 @@
 
 import xml.etree.ElementTree as ElementTree
 
-from dpadmm.experiments.figures import Curve, Panel, write_figure
+from dpadmm.experiments.figures import Curve, Panel, colours_of, write_figure
 
 NAMES = [f"algorithm {letter}" for letter in "abcd"]
 
@@ -45,3 +45,25 @@ def test_a_figure_is_one_picture_whatever_its_panels(tmp_path):
         for each in inner:
             assert float(each.get("x")) + float(each.get("width")) <= width
             assert float(each.get("y")) + float(each.get("height")) <= height
+
+
+def test_a_label_has_one_colour_in_all_panels_and_none_that_stands_beside_it():
+    names = [("b", "a"), ("c", "d"), ("a", "c", "e")]
+    panels = [panel(str(place), each) for place, each in enumerate(names)]
+    colours = colours_of(panels)
+    assert colours["b"] == 0
+    for each in names:
+        assert len({colours[name] for name in each}) == len(each)
+    drawn = [line.colour for each in panels for line in each.plot(colours).series]
+    expected = [colours[name] for each in names for name in each for _ in range(2)]
+    assert drawn == expected
+
+
+def test_a_legend_says_the_calibration_unless_the_title_does():
+    both = panel("Published and proven", NAMES[:1]).plot().series
+    assert [line.name for line in both] == [f"{NAMES[0]} (proven)", f"{NAMES[0]} (published)"]
+    one = Curve("dvp", (1, 2), (0.1, 0.2), calibration="published")
+    told = Panel("alpha = 1, published", "x", "y", (one,))
+    assert [line.name for line in told.plot().series] == ["dvp"]
+    untold = Panel("alpha = 1", "x", "y", (one,))
+    assert [line.name for line in untold.plot().series] == ["dvp (published)"]

@@ -55,7 +55,7 @@ def test_the_guide_runs_as_printed(fork_server, tmp_path):
                 subprocess.run(words, cwd=places[where], check=True)
                 continue
             number = fork_server.start(shlex.split(command)[1:], output, places[where])
-            if command == "dpadmm node --config node.toml":
+            if command.removesuffix(" --rehearse") == "dpadmm node --config node.toml":
                 running[number] = output
                 if len(running) < 2:
                     continue
@@ -73,7 +73,7 @@ def test_the_guide_runs_as_printed(fork_server, tmp_path):
     assert len(checks) == 1
     models = [load_model(places[name] / f"{name}.model") for name in NAMES]
     # Of two parties each hears both: they have one model, and each states its own guarantee.
-    assert abs(models[0].classifier.coef - models[1].classifier.coef).max() < 1e-12
+    assert models[0].fingerprint == models[1].fingerprint
     assert [list(model.privacy.parties) for model in models] == [["north"], ["south"]]
     assert "differential privacy" in (places["south"] / "south.txt").read_text()
     assert len((places["north"] / "predictions.csv").read_text().splitlines()) == 3001

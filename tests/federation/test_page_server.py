@@ -1,15 +1,18 @@
 """Pages over real sockets: who is answered, and how."""
 
+import base64
+import re
 import socket
 import threading
 import urllib.error
 import urllib.request
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from dpadmm.errors import ParameterError
 from dpadmm.federation import page_server
-from dpadmm.federation.page_server import Page, PageServer
+from dpadmm.federation.page_server import Metrics, Page, PageServer, read_token
 
 CONSENT = {"anywhere": False, "consent": "--anywhere is given"}
 
@@ -168,3 +171,101 @@ def test_a_port_that_is_taken_and_one_that_is_free_again(errors):
 def test_only_this_machine_unless_allowed(address, errors):
     with pytest.raises(ParameterError, match=r"loopback address .* unless --anywhere is given"):
         PageServer("--serve", address, {}, on_error=errors.append, **CONSENT)
+
+
+# A token -----------------------------------------------------------------------------------------
+
+TOKEN = "correct-horse-battery"
+
+
+def token_file(folder, content=f"{TOKEN}\n", mode=0o600):
+    path = folder / "token"
+    path.write_text(content)
+    path.chmod(mode)
+    return path
+
+
+def basic(words):
+    return "Basic " + base64.b64encode(words.encode()).decode()
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory):
+    token = read_token(token_file(tmp_path_factory.mktemp("token")))
+    pages = {"/": Page("text/plain", lambda: "inside")}
+    with PageServer("--serve", "127.0.0.1:0", pages, token=token, **CONSENT) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    "shown", [f"Bearer {TOKEN}", f"bearer {TOKEN}", basic(f"anybody:{TOKEN}"), basic(f":{TOKEN}")]
+)
+def test_who_shows_the_token_is_answered(guarded, shown):
+    status, _, body = get(guarded, more=f"Authorization: {shown}\r\n")
+    assert (status, body) == (200, b"inside")
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        "",
+        "Authorization: Bearer\r\n",
+        f"Authorization: Bearer {TOKEN[:-1]}\r\n",
+        f"Authorization: Bearer {TOKEN}x\r\n",
+        f"Authorization: {TOKEN}\r\n",
+        f"Authorization: Digest {TOKEN}\r\n",
+        f"Authorization: {basic(TOKEN)}\r\n",
+        f"Authorization: {basic(TOKEN + ':anybody')}\r\n",
+        "Authorization: Basic !!!\r\n",
+        "Authorization: Bearer \xff\xfe\r\n",
+        # Which of two counts is nobody's guess.
+        f"Authorization: Bearer wrong\r\nAuthorization: Bearer {TOKEN}\r\n",
+    ],
+)
+def test_who_does_not_show_it_is_asked_for_it(guarded, more):
+    for path in ("/", "/nothing"):
+        status, headers, body = get(guarded, path, more=more)
+        assert (status, body) == (401, b"Unauthorized.\n")
+        assert headers["www-authenticate"] == 'basic realm="dpadmm", charset="utf-8"'
+
+
+def test_the_token_comes_in_no_address(guarded):
+    assert get(guarded, f"/?token={TOKEN}")[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "words"),
+    [
+        (f"{TOKEN}\n", 0o640, "nobody else may read it"),
+        ("short\n", 0o600, "at least 16 visible ASCII characters"),
+        ("", 0o600, "at least 16"),
+        ("two words of a long token\n", 0o600, "one token"),
+        ("correct-horse\nbattery-staple\n", 0o600, "one token"),
+        ("x" * 2000, 0o600, "1000"),
+    ],
+)
+def test_a_token_that_protects_nothing_is_refused(tmp_path, content, mode, words):
+    with pytest.raises(ParameterError, match=words):
+        read_token(token_file(tmp_path, content, mode))
+
+
+def test_a_missing_token_is_refused(tmp_path):
+    with pytest.raises(ParameterError, match=r"token_file must be a file .* No such file"):
+        read_token(tmp_path / "nowhere")
+    assert read_token(None) is None
+
+
+def test_metrics_take_a_token_and_tell_states_errors_and_days():
+    pytest.importorskip("prometheus_client", reason="the extra 'federation' is not installed")
+    end = datetime.now(UTC) + timedelta(days=30, hours=1)
+    with Metrics("127.0.0.1:0", "north", "spring", token=TOKEN.encode()) as served:
+        served.certificate("north", end)
+        served.state("running")
+        served.errors.labels("failed").inc()
+        assert get(served, "/metrics")[0] == 401
+        more = f"Authorization: Bearer {TOKEN}\r\n"
+        text = get(served, "/metrics", more=more)[2].decode()
+    assert re.search(r'^dpadmm_certificate_days_left\{certificate="north"\} 30\.0', text, re.M)
+    assert 'dpadmm_node_state{state="running"} 1.0' in text
+    assert 'dpadmm_node_state{state="starting"} 0.0' in text
+    assert 'dpadmm_errors_total{event="failed"} 1.0' in text

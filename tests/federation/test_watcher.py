@@ -260,7 +260,13 @@ class TestMetrics:
                 watcher.waiting("south", seconds)
             watcher.dropped("south", "not-finite")
             watcher.dropped("south", "not-finite")
+            watcher.event("key-left", level="error")
+            watcher.event("serving")
+            states = ("starting", "writing", "serving", "stopped", "finished")
             assert scrape(watcher) == {
+                ("dpadmm_node_state", "running"): 1,
+                **{("dpadmm_node_state", state): 0 for state in states},
+                ("dpadmm_errors_total", "key-left"): 1,
                 ("dpadmm_node_info", "north", "run-1"): 1,
                 ("dpadmm_round",): 7,
                 ("dpadmm_rounds",): 50,
@@ -272,6 +278,11 @@ class TestMetrics:
                 ("dpadmm_waited_seconds_total", "south"): 3.0,
                 ("dpadmm_dropped_messages_total", "not-finite"): 2,
             }
+            with watcher.writing():
+                assert scrape(watcher)["dpadmm_node_state", "writing"] == 1
+            assert scrape(watcher)["dpadmm_node_state", "running"] == 1
+            watcher.serving(1.0)
+            assert scrape(watcher)["dpadmm_node_state", "serving"] == 1
             address = watcher.metrics_address
         with pytest.raises(OSError):
             urllib.request.urlopen(f"http://{address}/metrics", timeout=1)

@@ -72,6 +72,7 @@ class ForkServer:
         for number in list(self._running):
             self.kill(number)
         self._process.stdin.close()
-        self._process.wait(30)
+        # On a busy machine it may still be importing what no test has asked for.
+        self._process.wait(120)
         self._process.stdout.close()
         self._folder.cleanup()

@@ -151,7 +151,7 @@ def test_noise_chosen_directly_is_the_noise_that_is_drawn():
             np.testing.assert_allclose(planned.algorithm.sigma[0], sigma, rtol=1e-9)
     rates = small(Theorems5And6)
     for who in (PERIODIC, ITERATION):
-        planned = rates._noisy(who).plan(problem)[0]
+        planned = rates.noisy(who).plan(problem)[0]
         np.testing.assert_allclose(planned.algorithm.sigma[0], 0.1, rtol=1e-9)
 
 

@@ -200,3 +200,13 @@ def test_a_single_run_is_judged_by_its_slopes_between_looks(course, order):
     values = {"excess": course(looks)[:, None], "norm": np.ones(1)}
     found = MadeUp().evaluate({"a run": Result(values, {})}).findings
     assert next(each.verdict for each in found if each.conclusion == "rate") == order
+
+
+def test_the_slopes_are_those_of_differences():
+    told = objective(tilts=0.1)
+    points = np.random.default_rng(2).normal(size=told.tilts.shape)
+    slopes, step = told.slopes(points), 1e-6
+    direction = np.random.default_rng(3).normal(size=points.shape)
+    ahead, behind = (told.value(points + sign * step * direction) for sign in (1, -1))
+    expected = (slopes * direction).sum(axis=(0, 2))
+    np.testing.assert_allclose((ahead - behind) / (2 * step), expected, rtol=1e-6)

@@ -14,6 +14,7 @@ from dpadmm_papers.verdicts import (
     all_within,
     at_least,
     below,
+    best_or_immaterial,
     certain,
     close_to,
     every,
@@ -153,3 +154,15 @@ def test_idle_steps_are_those_that_do_not_lower_the_mean_of_the_papers_runs():
     # Runs of a second look do not change what the paper's own number of runs shows.
     more = np.concatenate([every_second, np.cumsum(-np.ones((10, 25)), axis=0)], axis=1)
     assert many_idle(more, share=0.25, runs=5) == found
+
+
+def test_a_choice_of_the_best_is_immaterial_where_the_paper_s_runs_could_not_tell():
+    gaps = {"1 less 2": Interval(-0.1, -0.2, -0.05), "1 less 3": Interval(0.002, 0.001, 0.003)}
+    seen = {name: Interval(0.0, -0.04, 0.04) for name in gaps}
+    found = best_or_immaterial(gaps, seen)
+    assert found.verdict == "immaterial"
+    assert "what ten runs tell apart is 0.04" in found.number
+    # A tenth of what is seen is 0.004: a gap of more is one that matters.
+    wider = gaps | {"1 less 3": Interval(0.004, 0.003, 0.005)}
+    assert best_or_immaterial(wider, seen).verdict == "does not stand"
+    assert best_or_immaterial({"1 less 2": gaps["1 less 2"]}, seen).verdict == "stands"

@@ -55,6 +55,20 @@ def test_the_answers_are_all_there(record, page):
 
 
 @pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("private", "It cost a row of one party (1, 0.0001)-differential privacy at most"),
+        ("simulated", "With secret noise it would have cost a row of one party (1, 0.0001)"),
+        ("uneven", "(2, 0.0001)-differential privacy at most; whoever has rows at several"),
+        ("without", "The run has no privacy guarantee."),
+    ],
+)
+def test_the_headline_says_what_it_cost_and_what_that_does_not_cover(record, page, kind, said):
+    text = words(page(record(kind)))
+    assert text.index("Nobody has evaluated the model.") < text.index(said) < text.index("Who took")
+
+
+@pytest.mark.parametrize(
     ("kind", "expected"),
     [
         ("private", [("info", "Not counted.")]),
@@ -334,7 +348,7 @@ def test_a_comparison(compared):
     for phrase in ("waveform", "pr-admm (published)", "pooled", "dpadmm compare small", "exp-norm"):
         assert phrase in text
     # The verdict, the ranking by the first measure, then a figure for every measure.
-    assert text.index("Does training together pay?") < text.index("Who is ahead: test accuracy")
+    assert text.index(manifest["headline"]) < text.index("Who is ahead: test accuracy")
     assert text.index(manifest["headline"]) < text.index("Privacy-utility curves")
     assert made.count("<figure") == 1 + len(manifest["comparison"]["measured"])
     means = [bar.value for bar in read_report(compared / "report.json").picture.bars]

@@ -4,6 +4,7 @@ import hashlib
 import io
 import json
 import zipfile
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -242,3 +243,23 @@ def test_a_fourier_map_that_does_not_fit_the_weights_is_refused(tmp_path, change
     path.write_bytes(pack(kept, arrays))
     with pytest.raises(ModelError, match="lacks something"):
         load_model(path)
+
+
+def test_a_fingerprint_covers_what_decides_scores_and_nothing_else(tmp_path):
+    estimator = fitted(CODES > 0)
+    save_model(tmp_path / "m", estimator)
+    model = load_model(tmp_path / "m")
+    save_model(tmp_path / "again", estimator, provenance={"run_sha256": "0" * 64})
+    again = load_model(tmp_path / "again")
+    assert (tmp_path / "m").read_bytes() != (tmp_path / "again").read_bytes()
+    assert model.fingerprint == again.fingerprint
+    known = {model.fingerprint}
+    others = (fitted((CODES > 0).astype(int)), fitted(CODES > 0, rounds=5), fitted(CODES))
+    others += (fitted(CODES > 0, fourier={"features": 6, "seed": 2}),)
+    others += (fitted(CODES > 0, fourier={"features": 6, "seed": 3}),)
+    for other in others:
+        found = Model.from_estimator(other).fingerprint
+        assert found not in known
+        known.add(found)
+    moved = replace(model.classifier, coef=np.nextafter(model.classifier.coef, np.inf))
+    assert replace(model, classifier=moved).fingerprint not in known

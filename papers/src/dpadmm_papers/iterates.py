@@ -62,9 +62,9 @@ class CostJob(OfTraining):
         noise = SimulatedNoise(seed)
         workspace = Workspace(lay_out(planned, problem.members, noise=noise), planned.site)
         solved: list[Array] = []
-        _watch(workspace, "argmin", lambda told, solution: solved.append(solution.point))
+        watch(workspace, "argmin", lambda told, solution: solved.append(solution.point))
         counts = [(time.process_time(), 0, workspace.passes)]
-        for _ in _rounds(planned, workspace, noise, planned.rounds):
+        for _ in rounds_of(planned, workspace, noise, planned.rounds):
             counts.append((time.process_time(), len(solved), workspace.passes))
         return np.diff(np.array(counts, dtype=np.float64), axis=0)
 
@@ -87,13 +87,13 @@ class CountJob(OfTraining):
         shard = lay_out(planned, problem.members, noise=noise)
         workspace = Workspace(shard, planned.site, factor_limit=0)
         inner: list[int] = []
-        _watch(
+        watch(
             workspace,
             "svrg",
             lambda told, _: inner.append(2 * max(batch.size for batch in told[3].batches)),
         )
         counts, losses = [], []
-        for sent, _ in _rounds(planned, workspace, noise, planned.rounds):
+        for sent, _ in rounds_of(planned, workspace, noise, planned.rounds):
             # A pass over a block is one over the rows of each of its parties.
             passes = workspace.passes / len(shard.blocks)
             counts.append([passes * max(problem.counts) + sum(inner)])
@@ -131,9 +131,9 @@ class PrimalJob(OfTraining):
         noise = SimulatedNoise(job.seed)
         workspace = Workspace(lay_out(planned, problem.members, noise=noise), planned.site)
         solved: list[Array] = []
-        _watch(workspace, "argmin", lambda told, solution: solved.append(solution.point))
+        watch(workspace, "argmin", lambda told, solution: solved.append(solution.point))
         courses: dict[str, list[Array]] = {}
-        for sent, _ in _rounds(planned, workspace, noise, planned.rounds):
+        for sent, _ in rounds_of(planned, workspace, noise, planned.rounds):
             both = {"": sent, f"{PRIMAL}/": solved[-1]}
             solved.clear()
             for which, models in both.items():
@@ -157,6 +157,8 @@ class PrimalJob(OfTraining):
 # A convex smooth objective needs few Newton steps; a gain below this part of it is rounding.
 _MOST_STEPS: Final = 100
 _ROUNDING: Final = 1e-15
+# A part of a Newton step at which no gain is one of rounding.
+_SHORTEST: Final = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,6 +202,16 @@ class Objective:
         squares = np.square(points).sum(axis=(0, 2)) / len(points)
         return self.losses(points) + self.regularization / 2 * squares
 
+    def slopes(self, points: Array) -> Array:
+        """The gradient of every f_i at a point of its own, of the shape of ``points``."""
+        found = self.tilts + self.regularization / len(points) * points
+        for place, ((rows, signs), weight) in enumerate(
+            zip(self.problem.members, self.weight, strict=True)
+        ):
+            pulls = signs * self.loss.slope(signs * np.asarray(rows @ points[place].T))
+            found[place] += weight / len(signs) * np.asarray(rows.T @ pulls).T
+        return found
+
     def minimum(self) -> tuple[Array, Array]:
         """The best common point of every run, ``(runs, features)``, and the objective there."""
         tilts = self.tilts.sum(axis=0)
@@ -221,6 +233,9 @@ class Objective:
             length = 1.0
             while (there := self._at(point - length * step, tilt))[0] >= value:
                 length /= 2
+                if length < _SHORTEST:
+                    # What is left to gain is less than rounding.
+                    return point
             point, here = point - length * step, there
         return point
 
@@ -295,7 +310,7 @@ class IterateJob(OfTraining):
         return Result(values, facts)
 
 
-def _watch(workspace: Workspace, name: str, note: Callable[[tuple[Any, ...], Any], None]) -> None:
+def watch(workspace: Workspace, name: str, note: Callable[[tuple[Any, ...], Any], None]) -> None:
     """Have a method of the workspace tell each time what it was given and what it gave."""
     method = getattr(workspace, name)
 
@@ -307,7 +322,7 @@ def _watch(workspace: Workspace, name: str, note: Callable[[tuple[Any, ...], Any
     vars(workspace)[name] = watched
 
 
-def _rounds(
+def rounds_of(
     planned: Plan, workspace: Workspace, noise: SimulatedNoise, rounds: int
 ) -> Iterator[tuple[Array, Any]]:
     """Take the rounds of a run one by one: what was sent, and the state after it."""
@@ -327,10 +342,10 @@ def _follow(
     """Averages of iterates, messages and the server's variable after each look."""
     site = planned.site
     solved: list[Array] = []
-    _watch(workspace, "argmin", lambda told, solution: solved.append(solution.point))
+    watch(workspace, "argmin", lambda told, solution: solved.append(solution.point))
     iterates, messages, centres = (np.zeros(site.shape) for _ in range(3))
     looked = []
-    for t, (sent, state) in enumerate(_rounds(planned, workspace, noise, max(looks))):
+    for t, (sent, state) in enumerate(rounds_of(planned, workspace, noise, max(looks))):
         iterates += solved[-1] if solved else sent
         solved.clear()
         messages += sent

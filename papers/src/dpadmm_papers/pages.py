@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.durable import write_whole
-from dpadmm.experiments.figures import figure_table, write_figure, write_table
+from dpadmm.experiments.figures import colours_of, figure_table, write_figure, write_table
 from dpadmm.experiments.jobs import OnDone, Result, Store
 from dpadmm.experiments.meaning import HEADING, THEOREMS, Meaning, Shown, meaning_of
 from dpadmm.experiments.measures import LOOK_LEVEL
@@ -76,7 +76,7 @@ def page(
     parts += ["## What it concludes, and what came out\n"]
     for conclusion in experiment.conclusions:
         parts.append(f"**{conclusion.claim}**\n")
-        parts.append(f"*Criterion, fixed before running:* {conclusion.criterion}\n")
+        parts.append(f"*Criterion:* {conclusion.criterion}\n")
         own = [each for each in found if each.conclusion == conclusion.name]
         parts += [_finding_table(own).markdown()] if own else []
     parts += [f"{remark}\n" for remark in evaluation.remarks]
@@ -230,13 +230,14 @@ def _report(
     if any(finding.calibration == "published" for finding in evaluation.findings):
         banners.append(Banner("caution", PUBLISHED, PUBLISHED_WORDS))
     remarks = tuple(Words(text) for text in evaluation.remarks)
+    colours = colours_of(evaluation.panels)
     sections = (
         Section(
             "What the paper concludes, and what came out",
             (_verdict_table(experiment, evaluation), *remarks),
         ),
         Section(MEANING, (Facts(meaning.sentences()), *meaning.titled_tables())),
-        Section("Figures", tuple(panel.plot() for panel in evaluation.panels)),
+        Section("Figures", tuple(panel.plot(colours) for panel in evaluation.panels)),
         Section(
             "Tables",
             tuple(replace(table, title=title) for title, table in evaluation.tables.items()),
@@ -261,7 +262,7 @@ def _verdict_table(experiment: Experiment, evaluation: Evaluation) -> Table:
             "calibration",
             "verdict",
             "the number that shows it",
-            "criterion, fixed before running",
+            "criterion",
         ),
         [
             (
@@ -367,7 +368,7 @@ def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
         _counts(claims).markdown(),
         "Each experiment was rerun with noise as its paper sets it (as published) and with noise "
         "that provably meets the same budget (proven). A conclusion *stands* or *does not stand* "
-        "when a criterion that was fixed before running decides; the number that decides is on the "
+        "when a criterion decides (the changelog names those that were chosen after results were known); the number that decides is on the "
         "experiment's page, with every setting and who chose it. Each is looked at twice at most, "
         f"with {LOOK_LEVEL:.1%} intervals: after 10 runs, and after 60 where 10 do not decide; "
         "what 60 leave open is *not decided*. It is *immaterial* which of several values is best "
@@ -467,17 +468,17 @@ def _variants(summary: Summary, choice: str, verdict: str) -> str:
 
 
 def _paper_table(verdicts: Sequence[_Verdict]) -> Table:
-    """A line for each conclusion of a paper."""
-    lines: dict[tuple[str, str], dict[str, list[str]]] = {}
+    """A line for each conclusion of a paper; parts of two claims may be called the same."""
+    lines: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     for each in verdicts:
-        line = lines.setdefault((each.link, each.claim), {})
+        line = lines.setdefault((each.link, each.summary.conclusion, each.claim), {})
         line.setdefault(each.column, []).append(each.summary.word)
     columns = (*_CALIBRATIONS.values(), _OTHERWISE)
     return Table.of(
         ("experiment", "conclusion", *columns),
         [
-            (*what, *(", ".join(dict.fromkeys(line.get(column, ()))) for column in columns))
-            for what, line in lines.items()
+            (link, claim, *(", ".join(dict.fromkeys(line.get(each, ()))) for each in columns))
+            for (link, _, claim), line in lines.items()
         ],
     )
 

@@ -91,6 +91,88 @@ class CodedProblem(ProblemSource):
 
 @final
 @dataclass(frozen=True)
+class MarginProblem(ProblemSource):
+    r"""Rows on the unit sphere that a plane through 0 parts with a margin, drawn by a generator.
+
+    .. math:: y = \mathrm{sign}(u\cdot x),\qquad |u\cdot x| \ge \gamma,\qquad \|x\| = 1
+
+    Attributes
+    ----------
+    parties, rows, features
+        How many, of each, and the dimension.
+    margin
+        gamma.
+    population
+        How many rows there are to judge by.
+    seed
+        What the rows are drawn from.
+    """
+
+    parties: int
+    rows: int
+    features: int
+    margin: float
+    population: int = 20_000
+    seed: int = 0
+
+    def load(self) -> Problem:
+        """Draw the rows of every party, and those to judge by, which are the same in every draw."""
+        members = []
+        for stream in np.random.default_rng([self.seed, 1]).spawn(self.parties):
+            rows = self._rows(self.rows, stream)
+            members.append((rows, np.where(rows[:, :1] > 0, 1.0, -1.0)))
+        rows = self._rows(self.population, np.random.default_rng(0))
+        return Problem(
+            tuple(members),
+            rows,
+            (rows[:, 0] > 0).astype(np.int64),
+            tuple(f"party {number}" for number in range(self.parties)),
+            {
+                "dataset": f"drawn, margin {self.margin:g}",
+                "features": self.features,
+                "rows": [self.rows] * self.parties,
+            },
+        )
+
+    def _rows(self, count: int, stream: np.random.Generator) -> Array:
+        """A first coordinate beyond the margin, the others uniform on the rest of the sphere."""
+        first = stream.uniform(self.margin, 1.0, count) * stream.choice([-1.0, 1.0], count)
+        others = stream.normal(size=(count, self.features - 1))
+        others *= np.sqrt(1 - first**2)[:, None] / np.linalg.norm(others, axis=1)[:, None]
+        return np.column_stack([first, others])
+
+    def dealt_again(self, times: int) -> Self:
+        """Other rows of the same kind."""
+        return replace(self, seed=self.seed + times)
+
+
+@final
+@dataclass(frozen=True)
+class SampledProblem(ProblemSource):
+    """A named data set as a population: every party draws its rows from all, with replacement.
+
+    Attributes
+    ----------
+    whole
+        The data set, and how many rows each party draws.
+    seed
+        What they are drawn from.
+    """
+
+    whole: NamedProblem
+    seed: int = 0
+
+    def load(self) -> Problem:
+        """Draw the rows; those to judge by are all of them."""
+        return _sampled(self.whole, self.whole.load(), np.random.default_rng(self.seed))
+
+    def dealt_again(self, times: int) -> Self:
+        """Other rows."""
+        return replace(self, seed=self.seed + times)
+
+
+@final
+@dataclass(frozen=True)
 class ReportedProblem(ProblemSource):
     """A named data set with randomised labels, its rows dealt out or drawn from all of it.
 
@@ -114,26 +196,28 @@ class ReportedProblem(ProblemSource):
         """Read, draw and randomise."""
         problem = self.whole.load()
         stream = np.random.default_rng(self.seed)
-        members = problem.members
         if self.population:
-            # The same rows in every draw: all but one, which the named set holds back.
-            everyone = NamedProblem(
-                self.whole.dataset, 1, test_rows=1, drawn_rows=self.whole.drawn_rows
-            ).load()
-            rows, signs = everyone.members[0]
-            drawn = [stream.integers(len(signs), size=count) for count in problem.counts]
-            members = tuple((rows[each], signs[each]) for each in drawn)
-            codes = (signs[:, 0] > 0).astype(np.int64)
-            problem = replace(problem, test_rows=rows, test_codes=codes)
+            problem = _sampled(self.whole, problem, stream)
         reported = tuple(
             (rows, randomize_labels(signs, np.full_like(signs, self.label_epsilon), stream)[0])
-            for rows, signs in members
+            for rows, signs in problem.members
         )
         return replace(problem, members=reported)
 
     def dealt_again(self, times: int) -> Self:
         """Other rows and other labels."""
         return replace(self, whole=self.whole.dealt_again(times), seed=self.seed + times)
+
+
+def _sampled(whole: NamedProblem, problem: Problem, stream: np.random.Generator) -> Problem:
+    """Every party's number of rows, drawn from all of the data set, which is judged by."""
+    # The same rows in every draw: all but one, which the named set holds back.
+    everyone = NamedProblem(whole.dataset, 1, test_rows=1, drawn_rows=whole.drawn_rows).load()
+    rows, signs = everyone.members[0]
+    drawn = [stream.integers(len(signs), size=count) for count in problem.counts]
+    members = tuple((rows[each], signs[each]) for each in drawn)
+    codes = (signs[:, 0] > 0).astype(np.int64)
+    return replace(problem, members=members, test_rows=rows, test_codes=codes)
 
 
 def _all_rows(problem: Problem) -> Array:

@@ -34,6 +34,15 @@ def difference(first: ArrayLike, second: ArrayLike, level: float = LOOK_LEVEL) -
     return contrast((1.0, first), (-1.0, second), level=level)
 
 
+def paired(first: Array, second: Array) -> Interval:
+    """The interval of the mean of ``first - second``, draw by draw.
+
+    A second look gives some cells more draws; those that both have are the first ones.
+    """
+    draws = min(np.shape(first)[-1], np.shape(second)[-1])
+    return mean_interval(np.asarray(first)[..., :draws] - np.asarray(second)[..., :draws])
+
+
 def contrast(*terms: tuple[float, ArrayLike], level: float = LOOK_LEVEL) -> Interval:
     r"""Welch's interval for a weighted sum of the means of independent samples.
 

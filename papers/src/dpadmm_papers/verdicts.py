@@ -106,6 +106,31 @@ def all_below(found: Mapping[str, Interval], form: str = ".4f", bound: float = 0
     return Judged(every(words), _said(found, words, form, f"below {bound:g}", "highest", highest))
 
 
+#: What is below this part of what a paper's own runs tell apart is far below it.
+FAR: Final = 0.1
+
+
+def best_or_immaterial(
+    gaps: Mapping[str, Interval], seen: Mapping[str, Interval], form: str = ".4f"
+) -> Judged:
+    """Whether every gap is below 0; or whether it matters nothing which it is.
+
+    Immaterial where each gap that is not below 0 lies, with its interval, within a tenth of the
+    half width of the interval in ``seen``: that of the same gap as the paper's own runs show it.
+    """
+    verdict, number = all_below(gaps, form)
+    if verdict == "stands":
+        return Judged(verdict, number)
+    rivals = [name for name, gap in gaps.items() if below(gap) != "stands"]
+    reach = {name: (seen[name].high - seen[name].low) / 2 for name in rivals}
+    if any(
+        within(gaps[name], -FAR * reach[name], FAR * reach[name]) != "stands" for name in rivals
+    ):
+        return Judged(verdict, number)
+    words = f"what ten runs tell apart is {min(reach.values()):.2g}"
+    return Judged("immaterial", f"{number} Beside it, {words}.")
+
+
 def all_within(found: Mapping[str, Interval], reach: float, form: str = ".4f") -> Judged:
     """Whether every interval is within ``reach`` of 0, with the intervals or the closest call."""
     words = [within(each, -reach, reach) for each in found.values()]

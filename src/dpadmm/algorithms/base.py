@@ -145,6 +145,26 @@ CourseOption = Annotated[
 ]
 
 
+def _as_growth(value: Any) -> Any:
+    """Return a factor of at least 1, or one for every party, or refuse."""
+
+    def factor(whose: str, given: Any) -> float:
+        plain = isinstance(given, int | float) and not isinstance(given, bool)
+        if not plain or not 1 <= given < np.inf:
+            raise ParameterError(
+                f"penalty_growth{whose} must be a finite number of at least 1; got {given!r}."
+            )
+        return float(given)
+
+    if isinstance(value, Mapping) and value:
+        return {str(name): factor(f" of party {name}", each) for name, each in value.items()}
+    return factor("", value)
+
+
+#: The type of an option that is a growth of the penalty: a factor, or one for every party.
+GrowthOption = Annotated[Any, BeforeValidator(_as_growth)]
+
+
 def _as_start(value: Any) -> Any:
     """Return a number, a tuple of numbers, or seed and spread, or refuse."""
     numbers = value.tolist() if isinstance(value, np.ndarray) else value
@@ -640,21 +660,34 @@ def first_value(course: Course) -> float:
 
 
 def grown(
-    course: Course, growth: float, site: Site, rounds: int, unit: str = "round", *, chosen: bool
+    course: Course,
+    growth: float | Mapping[str, float],
+    site: Site,
+    rounds: int,
+    unit: str = "round",
+    *,
+    chosen: bool,
 ) -> Array:
     """Penalties of each round and party, as listed, or growing from round to round.
 
-    ``chosen`` means that the user set the growth, which contradicts a list.
+    ``growth`` is one factor, or one of every party. ``chosen`` means that the user set it, which
+    contradicts a list.
     """
     penalties = over_rounds("penalty", course, site, rounds, unit)
+    factors = over_rounds("penalty_growth", _course_of(growth), site, 1)[0]
     every = course.values() if isinstance(course, dict) else [course]
     if all(isinstance(numbers, float) for numbers in every):
-        return penalties * penalty_growth(1.0, growth, rounds)[:, None]
-    if chosen and growth != 1:
+        steps = {factor: penalty_growth(1.0, factor, rounds) for factor in set(factors.tolist())}
+        return penalties * np.stack([steps[factor] for factor in factors.tolist()], axis=1)
+    if chosen and (factors != 1).any():
         raise ParameterError(
-            f"penalty_growth must be left out if penalty lists every {unit}; got {growth:g}."
+            f"penalty_growth must be left out if penalty lists every {unit}; got {growth}."
         )
     return penalties
+
+
+def _course_of(growth: float | Mapping[str, float]) -> Course:
+    return dict(growth) if isinstance(growth, Mapping) else float(growth)
 
 
 def check_common(name: str, penalties: Array, *, published: bool) -> None:
@@ -670,6 +703,11 @@ def check_common(name: str, penalties: Array, *, published: bool) -> None:
         "sum_i f_i / penalty_i, not to that of the pooled objective. Use one penalty for all "
         "parties, or 'm-admm', whose dual step is common."
     )
+    shares = penalties / penalties[:, :1]
+    if not np.allclose(shares, shares[0], rtol=1e-9, atol=0.0):
+        words += (
+            " Here the penalties grow apart, and where it ends depends on the course that it took."
+        )
     if not published:
         raise ParameterError(f"{words} Only calibration='published' runs it, as the paper does.")
     warnings.warn(words, OptimumWarning, stacklevel=3)

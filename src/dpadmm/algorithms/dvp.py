@@ -17,7 +17,8 @@ eta, which depends on the party in the published calibration only. Phi keeps
 :math:`\ln(1 + \kappa)` at or below alpha/2, so the Jacobian never uses up a round. Gaussian noise
 needs no Phi, because its Jacobian costs :math:`O(\kappa^2)`.
 
-The published calibration is Algorithm 2 as printed, with the fraction of the paper's proof:
+The published calibration is Algorithm 2 as printed, with the fraction of the paper's proof. Its
+zeta is alpha-hat; below (22) the proof of Theorem 1 has half of that, for the option ``zeta``:
 
 .. math::
     \hat\alpha &= \alpha - 2\ln(1 + \kappa(\tfrac{\lambda}{N} + 2\eta V_i)),\qquad
@@ -54,6 +55,7 @@ from dpadmm.algorithms.objective import (
     release_level,
     site_kappa,
 )
+from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
 from dpadmm.privacy.calibration import exponential_rate
 from dpadmm.privacy.figures import AtMost
@@ -74,6 +76,11 @@ class DVPOptions(GraphOptions):
         description="alpha, the cost of a round, instead of a share of epsilon: a number, a list "
         "with one for each round, or a table of either for every party; the total must be within "
         "epsilon",
+    )
+    zeta: Literal["algorithm", "proof"] = Field(
+        "algorithm",
+        description="rate of the noise in a published calibration: alpha-hat, as Algorithm 2 "
+        "prints it, or alpha-hat / 2, as the proof of Theorem 1 has it",
     )
 
 
@@ -114,6 +121,11 @@ class DVP(PerturbedADMM):
         """Fix alpha, Phi and the noise of every party."""
         options, budget = cls.options_and_budget(settings)
         published, given = settings.calibration == "published", options.epsilon_per_round
+        if options.zeta == "proof" and not published:
+            raise ParameterError(
+                "zeta needs calibration 'published': a proven rate follows from epsilon and delta; "
+                f"got {options.zeta!r}."
+            )
         check_noise(cls.name, options.noise, "epsilon_per_round", given, published=published)
         rounds, here = settings.rounds, len(site.index)
         every = over_rounds("penalty", settings.penalty_course, site, rounds)
@@ -130,6 +142,8 @@ class DVP(PerturbedADMM):
             share = budget.epsilon * (1 - 1e-12) / (rounds * budget.rows_per_person * site.outputs)
             level = np.broadcast_to(share, plain.shape) if alpha is None else alpha
             zeta, extra = printed_perturbation(site, plain, level)
+            if options.zeta == "proof":
+                zeta = zeta / 2
             scale = site.weight / (site.rows * zeta)
             cost = level * site.outputs * budget.rows_per_person
             claimed = _claim(cost, budget.rows_per_person)

@@ -52,6 +52,7 @@ from dpadmm.algorithms.base import (
     CourseOption,
     GraphOptions,
     GraphState,
+    GrowthOption,
     ObjectiveRelease,
     Options,
     Settings,
@@ -219,10 +220,8 @@ class RADMMOptions(GraphOptions):
         description="weight that keeps an even iteration near the odd one; the bound on the "
         "loss's curvature by default",
     )
-    penalty_growth: float = Field(
+    penalty_growth: GrowthOption = Field(
         1.0,
-        ge=1,
-        allow_inf_nan=False,
         description="factor by which the penalty grows from one odd iteration to the next",
     )
     send_even: bool = Field(
@@ -240,11 +239,10 @@ class RADMMOptions(GraphOptions):
 class MRADMMOptions(RADMMOptions):
     """Options of ``mr-admm``."""
 
-    penalty_growth: float = Field(
+    penalty_growth: GrowthOption = Field(
         1.04,
-        ge=1,
-        allow_inf_nan=False,
-        description="factor by which the penalty grows from one odd iteration to the next",
+        description="factor by which the penalty grows from one odd iteration to the next; as "
+        "published also a table with one for every party, q_1(i) of Fig. 1(b)",
     )
     node_penalties: CourseOption = Field(
         None,

@@ -29,13 +29,17 @@ COMMANDS: Final = {
     "infer": "dpadmm.cli.infer:infer_command",
     "predict": "dpadmm.cli.predict:predict",
     "compare": "dpadmm.cli.compare:compare",
-    # The second distribution, dpadmm-papers, brings its command.
+    # The second distribution, dpadmm-papers, brings its commands.
     "reproduce": "dpadmm_papers.command:reproduce_command",
+    "choose-alpha": "dpadmm_papers.choose_alpha:choose_alpha_command",
     "report": "dpadmm.cli.report:report",
     "node": "dpadmm.cli.node:node_command",
+    "serve": "dpadmm.cli.serve:serve",
+    "run": "dpadmm.cli.run:run_app",
     "status": "dpadmm.cli.status:status",
     "randomize-labels": "dpadmm.cli.randomize_labels:randomize_labels_command",
     "schema": "dpadmm.cli.schema:schema_app",
+    "model": "dpadmm.cli.model:model_app",
     "ledger": "dpadmm.cli.ledger:ledger_app",
     "cert": "dpadmm.cli.cert:cert_app",
 }

@@ -11,7 +11,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -272,7 +272,6 @@ def demo_report(data: DemoData, found: Findings, command: str) -> Report:
     brings = Section(
         "What it brings, and what privacy costs",
         (
-            Words(" ".join(headline(found))),
             BarPlot("Accuracy on held-out rows", "who trains", "accuracy, %", bars),
             Words(f"When it does not pay: {' '.join(when_not(found))}"),
             LinePlot("Accuracy over the rounds", "round", "accuracy, %", lines, limits=levels),
@@ -282,7 +281,8 @@ def demo_report(data: DemoData, found: Findings, command: str) -> Report:
             ),
         ),
     )
-    return run_report(_record(data, found.shared, command), more=[brings])
+    page = run_report(_record(data, found.shared, command), more=[brings])
+    return replace(page, headline=" ".join(headline(found)))
 
 
 def _bar(line: Line) -> Bar:

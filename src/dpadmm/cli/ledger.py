@@ -21,6 +21,7 @@ from dpadmm.cli.output import (
     show_table,
     takes,
 )
+from dpadmm.plain import json_data
 from dpadmm.privacy.figures import AtLeast, AtMost, Given
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 ledger_app = command_group(
     "ledger",
     "The privacy budget of a data set: create its ledger, amend its policy, see it, check it, "
-    "export it.\n\nExample: `dpadmm ledger show north.ledger`",
+    "export it, back it up.\n\nExample: `dpadmm ledger show north.ledger`",
 )
 
 ColludersOption = Annotated[
@@ -259,18 +260,79 @@ def verify(
             )
 
 
-@ledger_app.command()
-def export(
-    path: PathArgument,
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """What ``dpadmm ledger export`` is asked."""
+
+    path: PathArgument
     messages: Annotated[
         bool,
         typer.Option("--messages", help="With the bytes of the messages, as hexadecimal digits."),
-    ] = False,
-) -> None:
-    """Print every entry as a line of JSON: enough to recompute the spending.
+    ] = False
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="For an audit: after the entries a line with the head and what is spent."
+        ),
+    ] = False
 
-    Example: `dpadmm ledger export north.ledger > north.jsonl`
+
+@ledger_app.command()
+@takes(ExportOptions)
+def export(options: ExportOptions) -> None:
+    """Verify a ledger and print every entry as a line of JSON: enough to recompute the spending.
+
+    Example: `dpadmm ledger export north.ledger --json > north.jsonl`
+
+    Nothing is printed of a ledger that is wrong.
     """
-    with refusals("ledger export", False), _open(path) as ledger:
-        for row in ledger.export(messages=messages):
-            sys.stdout.write(json.dumps(row) + "\n")
+    with refusals("ledger export", False), _open(options.path) as ledger:
+        account = ledger.verify()
+        assert account.head is not None
+        for row in ledger.export(messages=options.messages):
+            # What was added since it was verified is for the next export.
+            if row["number"] <= account.head.number:
+                sys.stdout.write(json.dumps(row) + "\n")
+        if options.as_json:
+            head = f"{account.head.number}:{account.head.hash}"
+            told = json_data({"head": head, **account.to_dict()})
+            sys.stdout.write(json.dumps({"kind": "verified", **told}) + "\n")
+
+
+@ledger_app.command()
+def head(path: PathArgument, as_json: JsonOption = False) -> None:
+    """Print number and hash of the last entry, to note down elsewhere.
+
+    Example: `dpadmm ledger head north.ledger`
+
+    `dpadmm ledger verify --head` tells by it whether a ledger was put back to an older copy.
+    """
+    with refusals("ledger head", as_json), _open(path) as ledger:
+        found = ledger.head
+    if as_json:
+        number, _, digest = found.partition(":")
+        emit("ledger head", {"head": found, "number": int(number), "sha256": digest})
+        return
+    say(found)
+
+
+@ledger_app.command()
+def backup(
+    path: PathArgument,
+    place: Annotated[Path, typer.Argument(help="A new file, or a folder for one of that name.")],
+    as_json: JsonOption = False,
+) -> None:
+    """Copy a ledger to a new file, also while a node writes, and verify the copy.
+
+    Example: `dpadmm ledger backup north.ledger /media/backup`
+
+    It never overwrites a file. Restore the newest copy only: an older one has forgotten spending.
+    """
+    with refusals("ledger backup", as_json), _open(path) as ledger:
+        made = place / path.name if place.is_dir() else place
+        found = ledger.backup(made)
+    if as_json:
+        emit("ledger backup", {"ledger": str(path), "backup": str(made), "head": found})
+        return
+    say(f"Made and verified {made}.")
+    say(f"Head: {found}")

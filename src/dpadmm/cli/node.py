@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, TypeVar
 
 import typer
 
@@ -26,10 +26,13 @@ from dpadmm.cli.output import (
 from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
-    from dpadmm.federation.config import WatchSection
+    from dpadmm.federation.node import Check
     from dpadmm.federation.node_study import NodeStudy
     from dpadmm.federation.runtime import NodeSetup
+    from dpadmm.federation.watcher import Watcher
     from dpadmm.run.result import Run
+
+Result = TypeVar("Result")
 
 #: The exit code of a node that the others went on without.
 LEFT_OUT: Final = 5
@@ -64,6 +67,22 @@ class NodeOptions:
         bool,
         typer.Option("--rows", help="With --check: look at this node's rows, too, for you alone."),
     ] = False
+    rehearse: Annotated[
+        bool,
+        typer.Option(
+            "--rehearse",
+            help="Check as --check does, agree with all, exchange keys and one round of zeros, and "
+            "end: no row is read and nothing is spent. All nodes must rehearse.",
+        ),
+    ] = False
+    into: Annotated[
+        Path | None,
+        typer.Option(
+            "--into",
+            help="Take part in the agreed.toml of this folder, and put results, log and status "
+            "there; dpadmm serve starts nodes so.",
+        ),
+    ] = None
     verbose: VerboseOption = False
     as_json: JsonOption = False
 
@@ -75,6 +94,8 @@ def node_command(options: NodeOptions) -> None:
     For example:
 
     * `dpadmm node --config node.toml --check` (look before a start: nothing is spent)
+
+    * `dpadmm node --config node.toml --rehearse` (try it with all others: nothing is read or spent)
 
     * `dpadmm node --config node.toml`
 
@@ -89,24 +110,25 @@ def node_command(options: NodeOptions) -> None:
     """
     with refusals("node", options.as_json):
         from dpadmm.federation.config import load_node_config
-        from dpadmm.federation.node import look_before_start
+        from dpadmm.federation.node import look_before_start, run_node
+        from dpadmm.federation.queue import placed
         from dpadmm.federation.recovery import LeftOut
         from dpadmm.federation.runtime import prepare_node
 
-        for word in ("reach", "rows"):
-            if getattr(options, word) and not options.check:
-                raise ParameterError(f"--{word} must come with --check; got it alone: add --check.")
+        _check_options(options)
         told = load_node_config(options.config)
+        if options.into is not None:
+            told = placed(told, options.into)
         setup = prepare_node(told, insecure_loopback=options.insecure_loopback)
         for sentence in setup.warnings:
             warn(sentence)
-        if options.check:
+        if options.check or options.rehearse:
             if not _check(setup, options):
                 raise typer.Exit(1)
             return
         look_before_start(setup, owner_at_terminal())
         try:
-            run = _take_part(setup, told.watch, as_json=options.as_json)
+            run = _take_part(setup, run_node, as_json=options.as_json)
         except LeftOut as left_out:
             if left_out.run is not None:
                 _tell(setup, left_out.run, options)
@@ -151,25 +173,37 @@ def _tell_study(run: NodeStudy, options: NodeOptions) -> None:
             typer.echo(f"{kind.capitalize()}: {place}")
 
 
-def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run | NodeStudy | None:
-    """Train, watched; a signal ends the process in order."""
-    from dpadmm.federation.node import run_node
+def _check_options(options: NodeOptions) -> None:
+    for word in ("reach", "rows"):
+        if getattr(options, word) and not options.check:
+            raise ParameterError(f"--{word} must come with --check; got it alone: add --check.")
+    if options.check and options.rehearse:
+        raise ParameterError("--rehearse checks, too; got it with --check: leave one of them.")
+
+
+def _take_part(
+    setup: NodeSetup, work: Callable[[NodeSetup, Watcher], Result], *, as_json: bool
+) -> Result:
+    """Train or rehearse, watched; a signal ends the process in order."""
+    from dpadmm.federation.page_server import read_token
     from dpadmm.federation.reach import TransportLog
     from dpadmm.federation.recovery import LeftOut
     from dpadmm.federation.watcher import Stopped, Stopping, Watcher
 
+    watch = setup.config.watch
     watcher = Watcher(
         setup.name,
         log=watch.log,
         status=watch.status,
         metrics=watch.metrics,
         metrics_anywhere=watch.metrics_anywhere,
+        metrics_token=read_token(watch.token_file),
     )
     try:
         with Stopping(watcher.give_up) as stopping, watcher:
             try:
                 with TransportLog(watcher):
-                    return run_node(setup, watcher)
+                    return work(setup, watcher)
             except Stopped as stopped:
                 watcher.event("stopped", level="warning", reason=stopped.name.lower())
                 raise
@@ -187,19 +221,39 @@ def _take_part(setup: NodeSetup, watch: WatchSection, *, as_json: bool) -> Run |
 
 
 def _check(setup: NodeSetup, options: NodeOptions) -> bool:
-    """Look at what a start needs and show it; whether all is well."""
+    """Look at what a start needs, rehearse it if asked, and show it; whether all is well."""
     from dpadmm.federation.node import check_node, check_own_rows
 
-    checks, as_json = [], options.as_json
-    found_here = check_node(setup, reach=options.reach)
-    if options.rows:
-        found_here = chain(found_here, check_own_rows(setup, owner_at_terminal()))
-    for found in found_here:
+    checks: list[Check] = []
+
+    def tell(found: Check) -> None:
         checks.append(found)
-        if not as_json:
+        if not options.as_json:
             say(f"{'ok' if found.ok else 'NOT OK':6} {found.check}: {found.words}")
+
+    for found in check_node(setup, reach=options.reach):
+        tell(found)
+    if options.rows:
+        for found in check_own_rows(setup, owner_at_terminal()):
+            tell(found)
     wrong = [found.check for found in checks if not found.ok]
-    if as_json:
+    if options.rehearse and not wrong:
+        tell(_rehearse(setup, as_json=options.as_json))
+    _tell_checks(setup, checks, wrong, options)
+    return not wrong
+
+
+def _rehearse(setup: NodeSetup, *, as_json: bool) -> Check:
+    from dpadmm.federation.node import rehearse_node
+
+    return _take_part(setup, rehearse_node, as_json=as_json)
+
+
+def _tell_checks(
+    setup: NodeSetup, checks: list[Check], wrong: list[str], options: NodeOptions
+) -> None:
+    rehearsed = " and has rehearsed it: no row was read, and nothing was spent"
+    if options.as_json:
         facts: dict[str, object] = {
             "node": setup.name,
             "nodes": list(setup.agreed.nodes),
@@ -209,12 +263,14 @@ def _check(setup: NodeSetup, options: NodeOptions) -> bool:
             "ready": not wrong,
             "checks": [found.to_dict() for found in checks],
         }
+        if options.rehearse:
+            facts["rehearsed"] = not wrong
         emit("node", facts)
     elif wrong:
         say(f"{setup.name} is not ready: {', '.join(wrong)}.")
     else:
-        say(f"{setup.name} is ready for run {setup.run.hex()[:12]}.")
-    return not wrong
+        more = rehearsed if options.rehearse else ""
+        say(f"{setup.name} is ready for run {setup.run.hex()[:12]}{more}.")
 
 
 def _summary(run: Run | None, name: str) -> dict[str, object]:

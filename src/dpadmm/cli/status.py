@@ -70,9 +70,18 @@ class StatusOptions:
         typer.Option(
             "--anywhere",
             help="Allow --serve on an address that other machines reach. Whoever reaches it sees "
-            "names, addresses, rounds, budgets and events; there is no password.",
+            "names, addresses, rounds, budgets and events; without --token-file there is no "
+            "password.",
         ),
     ] = False
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            help="With --serve: answer only who shows the token in this file, as a bearer or as "
+            "the password that a browser asks for.",
+        ),
+    ] = None
     every: Annotated[float, typer.Option(min=0.1, help="Seconds between updates.")] = 1.0
     as_json: JsonOption = False
 
@@ -137,8 +146,10 @@ def _check(options: StatusOptions) -> None:
             f"--serve shows a page; got {other} too: leave one of them (the page's JSON is at "
             "/status.json)."
         )
-    if options.anywhere and options.serve is None:
-        raise ParameterError("--anywhere must come with --serve; got it alone: leave it out.")
+    for word in ("anywhere", "token_file"):
+        if getattr(options, word) and options.serve is None:
+            name = f"--{word.replace('_', '-')}"
+            raise ParameterError(f"{name} must come with --serve; got it alone: leave it out.")
 
 
 def _result(nodes: list[NodeStatus], absent: Mapping[Path, str]) -> dict[str, Any]:
@@ -148,7 +159,7 @@ def _result(nodes: list[NodeStatus], absent: Mapping[Path, str]) -> dict[str, An
 
 def _serve(address: str, places: list[Path], options: StatusOptions) -> None:
     """Serve the page until a signal comes."""
-    from dpadmm.federation.page_server import Page, PageServer
+    from dpadmm.federation.page_server import Page, PageServer, read_token
     from dpadmm.federation.status import SHOWN, look_at, status_report
     from dpadmm.federation.watcher import Stopped, Stopping
     from dpadmm.report.html import content_policy, render
@@ -167,6 +178,7 @@ def _serve(address: str, places: list[Path], options: StatusOptions) -> None:
         PageServer,
         anywhere=options.anywhere,
         consent="--anywhere is given",
+        token=read_token(options.token_file),
         on_error=lambda error: warn(f"the page cannot be made: {type(error).__name__}"),
     )
     with (
@@ -175,7 +187,11 @@ def _serve(address: str, places: list[Path], options: StatusOptions) -> None:
         server("--serve", address, pages) as served,
     ):
         if options.anywhere:
-            warn(f"whoever reaches {served.address} sees {SHOWN}; there is no password.")
+            who = (
+                "whoever reaches" if options.token_file is None else "who has the token and reaches"
+            )
+            protected = "no password" if options.token_file is None else "no encryption"
+            warn(f"{who} {served.address} sees {SHOWN}; there is {protected}.")
         say(f"http://{served.address}/ shows what nodes are doing; Ctrl-C ends it.")
         threading.Event().wait()
 

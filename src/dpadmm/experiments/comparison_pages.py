@@ -289,9 +289,9 @@ def _report(manifest: dict[str, Any], meaning: Meaning, panels: Sequence[Panel])
     return Report(
         title=f"Algorithms compared on {dataset}",
         subtitle=f"A comparison, dpadmm {manifest['dpadmm']}",
+        headline=manifest["headline"],
         banners=tuple(banners),
         answers=(
-            ("Does training together pay?", manifest["headline"]),
             ("On which data", f"{dataset}: {source}" if source else dataset),
             ("What intervals say", f"{intervals}."),
         ),

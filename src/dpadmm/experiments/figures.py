@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -97,22 +97,25 @@ class Panel:
         """For a manifest."""
         return asdict(self)
 
-    def plot(self) -> LinePlot:
-        """For a drawing: the two calibrations of one thing share a colour, published is dashed."""
+    def plot(self, colours: Mapping[str, int] | None = None) -> LinePlot:
+        """For a drawing: the two calibrations of one thing share a colour, published is dashed.
+
+        ``colours`` are those of :func:`colours_of` all panels of a figure.
+        """
         words = self.words()
-        labels = list(dict.fromkeys(curve.label for curve in self.curves))
+        of_label = colours_of([self]) if colours is None else colours
         return LinePlot(
             self.title,
             self.x_label,
             self.y_label,
             tuple(
                 Series(
-                    f"{curve.label} ({curve.calibration})" if curve.calibration else curve.label,
+                    self._name(curve),
                     tuple(float(words.index(str(x)) if words else x) for x in curve.x),
                     curve.y,
                     curve.low,
                     curve.high,
-                    colour=labels.index(curve.label),
+                    colour=of_label[curve.label],
                     dashed=curve.calibration == "published",
                 )
                 for curve in self.curves
@@ -123,10 +126,32 @@ class Panel:
             ticks=words,
         )
 
+    def _name(self, curve: Curve) -> str:
+        """For the legend: with the calibration, unless all share it and the title says it."""
+        kinds = {each.calibration for each in self.curves} - {""}
+        told = kinds <= {curve.calibration} and curve.calibration in self.title.lower()
+        if told or not curve.calibration:
+            return curve.label
+        return f"{curve.label} ({curve.calibration})"
+
     def words(self) -> tuple[str, ...]:
         """The words along x, in the order of their first place; none where x is numbers."""
         values = dict.fromkeys(value for curve in self.curves for value in curve.x)
         return tuple(map(str, values)) if any(isinstance(x, str) for x in values) else ()
+
+
+def colours_of(panels: Sequence[Panel]) -> dict[str, int]:
+    """One colour for each label in all panels, and different ones for labels that meet in one.
+
+    Labels get, in the order of their first place, the first colour that is free wherever they are.
+    """
+    inside = [{curve.label for curve in panel.curves} for panel in panels]
+    found: dict[str, int] = {}
+    for label in dict.fromkeys(curve.label for panel in panels for curve in panel.curves):
+        beside = set().union(*(labels for labels in inside if label in labels))
+        taken = {found[other] for other in beside if other in found}
+        found[label] = next(colour for colour in range(len(taken) + 1) if colour not in taken)
+    return found
 
 
 def figure_table(panels: Sequence[Panel]) -> Table:
@@ -162,5 +187,6 @@ def write_table(table: Table, path: Path) -> None:
 
 def write_figure(panels: Sequence[Panel], path: Path, heading: str) -> None:
     """Draw all panels into one SVG file."""
-    drawn = figure([panel.plot() for panel in panels], heading)
+    colours = colours_of(panels)
+    drawn = figure([panel.plot(colours) for panel in panels], heading)
     write_whole(path, drawn.encode(), "figure")

@@ -505,8 +505,8 @@ def write_outlook(outlook: Outlook, folder: Path, command: str) -> None:
     page = Report(
         title="What to expect of a run",
         subtitle=f"A plan by dpadmm {__version__}, from public facts alone",
+        headline=outlook_sentence(outlook),
         answers=(
-            ("What to expect", outlook_sentence(outlook)),
             ("Recommended", f"{outlook.recommended.who}: {outlook.reason}."),
             ("Where this comes from", f"{NOTICE} {_BAND_WORDS}"),
             *((f"Hint: {about}", words) for about, words in outlook.hints),

@@ -34,12 +34,7 @@ from dpadmm.federation.agreed_study import (
 )
 from dpadmm.federation.identity import check_identity, check_node_name, read_certificate
 from dpadmm.federation.transport.session import Security, check_loopback, split_address
-from dpadmm.federation.transport.wire import (
-    LONGEST_FACTS,
-    MOST_NUMBERS,
-    check_numbers,
-    ends_of,
-)
+from dpadmm.federation.transport.wire import LONGEST_FACTS, MOST_NUMBERS, check_numbers, ends_of
 from dpadmm.plain import Name, Names, Part, as_tuple, canonical_json
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.site import SpanningTree
@@ -486,6 +481,8 @@ class WatchSection(Part):
         A file of JSON lines, a file for ``dpadmm status``, an address for Prometheus.
     metrics_anywhere
         Allow an address for Prometheus that other machines reach.
+    token_file
+        A file with the token that whoever asks for metrics must show; only its owner may read it.
     report_every
         Seconds between two reports that the node waits for a neighbour.
     lease
@@ -496,6 +493,7 @@ class WatchSection(Part):
     status: File | None = None
     metrics: str | None = None
     metrics_anywhere: bool = False
+    token_file: File | None = None
     report_every: Time = 10.0
     lease: Time = 10.0
 

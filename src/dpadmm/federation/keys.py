@@ -22,7 +22,7 @@ run            the 32 bytes that every message of the view carries
 view           how many losses were before it
 members        SHA-256 of the ordered list of (name, certificate, public key), each with its length
 colluders      tau, as agreed on
-purpose        what is summed: ``training`` or ``evaluation``
+purpose        what is summed: ``training``, ``evaluation`` or ``rehearsal``
 i, j           numbers of the two members, the smaller one first
 round          of the view, from 0
 sums           SHA-256 of all sums decoded so far, in this view and before; in an evaluation

@@ -10,6 +10,10 @@ reads no row, charges and sends nothing, and leaves nothing behind. With ``reach
 neighbours (:mod:`~dpadmm.federation.reach`). A node looks at its own rows with ``--rows``, and
 before a start (:mod:`dpadmm.run.files`).
 
+:func:`rehearse_node` is ``dpadmm node --rehearse``: agreement, keys and one exchange of zeros, so
+that a federation can be tried before the day. Its configuration has no rows and no ledger, and its
+32 bytes are not those of the run: no consent, key or mask serves both.
+
 :func:`average` is the node without rows. It averages what parties send, adds no noise and keeps no
 ledger. Where parties send masked vectors it adds them up and sees nothing but their sum.
 """
@@ -24,18 +28,20 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
+import numpy as np
 from rich.filesize import decimal
 
 from dpadmm.durable import check_writable
-from dpadmm.errors import LedgerError, ParameterError
+from dpadmm.errors import ExchangeError, LedgerError, ParameterError
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.exchange import added_up
 from dpadmm.federation.identity import read_certificate
 from dpadmm.federation.node_study import NodeStudy
-from dpadmm.federation.party import train_node
+from dpadmm.federation.party import rehearse_party, train_node
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, check_known
@@ -53,6 +59,7 @@ from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.privacy.noise import secure_noise
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.run.charges import check_evaluation, check_owner, check_runs, has_begun
+from dpadmm.run.engine import RunEnded
 from dpadmm.run.files import Owner, file_schema, look_at_rows, look_first, tell_owner
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run
@@ -103,6 +110,52 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
     return trained
 
 
+def rehearse_node(setup: NodeSetup, watcher: Watcher) -> Check:
+    """Go through agreement, keys and one exchange of zeros; read nothing and spend nothing.
+
+    Returns
+    -------
+    Check
+        What was gone through.
+
+    Raises
+    ------
+    ExchangeError
+        If the nodes do not agree, a node is lost, or the zeros do not come back as zeros.
+    """
+    watcher.join(f"rehearsal of {setup.agreed.run.run_id}")
+    with TemporaryDirectory(prefix="dpadmm-rehearsal-") as folder, ExitStack() as stack:
+        node = NodeRuntime.open(setup.rehearsing(Path(folder)), watcher, stack)
+        if setup.config.node.role == "server":
+            mailbox, _, _ = _average_view(node, node.connect(), node.setup.view, None)
+            well = mailbox.rounds == 1
+        else:
+            try:
+                mailbox, heard = rehearse_party(node)
+                well = not np.any(heard)
+            except RunEnded:
+                well = False
+        if not well:
+            raise ExchangeError(
+                "zeros must come back as zeros in a rehearsal; they do not: a party was lost, or "
+                "sends what it should not, or its keys are not those that the others have. Nothing "
+                "was read or spent: rehearse again with all."
+            )
+        watcher.round(1, 1)
+        watcher.serving(setup.config.policy.serve_for)
+        late = _serve(mailbox, None, setup.config.policy.serve_for)
+        if late:
+            watcher.event("neighbours-late", level="warning", missing=late)
+        watcher.finished()
+    masked = setup.planned.algorithm.summation is not None
+    how = "keys were exchanged, and masked zeros" if masked else "zeros"
+    return Check(
+        "rehearsal",
+        True,
+        f"{', '.join(setup.agreed.nodes)} agreed; {how} came back as zeros.",
+    )
+
+
 def links_of(agreed: AgreedRun, planned: Plan) -> tuple[tuple[str, str], ...]:
     """Every pair of nodes that talk to each other, once."""
     pairs = ((name, other) for name in agreed.nodes for other in agreed.neighbours(name, planned))
@@ -128,7 +181,7 @@ def average(node: NodeRuntime) -> tuple[Mailbox, Departure | None]:
     """Average round by round; go on without a lost party if the owner chose to."""
     setup = node.setup
     session = node.connect()
-    view = View.whole(setup.agreed, setup.planned, setup.schema)
+    view = setup.view
     mailbox: Mailbox | None = None
     while True:
         mailbox, departure, following = _average_view(node, session, view, mailbox)
@@ -283,12 +336,12 @@ def look_before_start(setup: NodeSetup, owner: Owner | None) -> None:
                 _check_charges(setup, ledger, ledger.account)
         except (ParameterError, LedgerError):
             return
-    told = setup.told
+    told = setup.configuration
     look_first(told, file_schema(setup.schema, told), config.preflight_file, owner)
 
 
 def _rows(setup: NodeSetup, owner: Owner | None) -> str:
-    told, place = setup.told, setup.config.preflight_file
+    told, place = setup.configuration, setup.config.preflight_file
     found = look_at_rows(told, file_schema(setup.schema, told))
     tell_owner(found, place, owner)
     if found.wrong:

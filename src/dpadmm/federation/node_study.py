@@ -61,7 +61,7 @@ class NodeStudy:
     @cached_property
     def ledgers(self) -> dict[str, Any]:
         """What the node's ledger says at the end."""
-        return ledger_facts(self.setup.told.ledgers)
+        return ledger_facts(self.setup.configuration.ledgers)
 
     @cached_property
     def answer(self) -> Description | Inference:
@@ -85,7 +85,7 @@ class NodeStudy:
 
 def study_shard(setup: NodeSetup) -> Shard:
     """Read and lay out this party's rows for a study; how many is public."""
-    told, question = setup.told, setup.question
+    told, question = setup.configuration, setup.question
     assert question is not None
     party = told.party[0]
     schema = party_schema(file_schema(setup.schema, told), party)

@@ -5,6 +5,10 @@ server answers GET alone, and only where the Host is an address or the name that
 refuses another name that leads here (DNS rebinding). Its headers keep other pages from embedding an
 answer. A question changes nothing and is never shown again.
 
+With a token (:func:`read_token`) only who shows it is answered, as a bearer (Prometheus) or as the
+password of any user (a browser asks for it); the comparison takes the same time whatever is wrong.
+The address has no encryption: keep it on this machine, or behind a proxy that has.
+
 :class:`Metrics` has the numbers of a node for Prometheus (extra ``federation``), on a loopback
 address. It has no numbers of the process (seconds of the processor, memory): they would tell about
 the local solves, and so about rows.
@@ -12,19 +16,25 @@ the local solves, and so about rows.
 
 from __future__ import annotations
 
+import base64
+import hmac
 import ipaddress
+import os
 import socket
 import socketserver
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Final, final
 
-from dpadmm.durable import Closable
+from dpadmm.durable import Closable, FileRefusal, read_regular
 from dpadmm.errors import ParameterError, is_passing, passing
+from dpadmm.federation.status import WRITING
 from dpadmm.federation.transport.session import (
     is_ipv6,
     joined_address,
@@ -46,6 +56,51 @@ _HEADERS: Final = {
     "X-Frame-Options": "DENY",
 }
 _NOTHING: Final = "default-src 'none'"
+
+
+_SHORTEST_TOKEN: Final = 16
+_LONGEST_TOKEN: Final = 1000
+_ASK: Final = 'Basic realm="dpadmm", charset="UTF-8"'
+
+
+def read_token(path: Path | None) -> bytes | None:
+    """The token in a file: one line that its owner alone may read; None without a file."""
+    if path is None:
+        return None
+    try:
+        status = os.stat(path)
+        token = read_regular(path, largest=_LONGEST_TOKEN).strip()
+    except (OSError, FileRefusal) as error:
+        why = error.strerror if isinstance(error, OSError) else error
+        raise ParameterError(
+            f"token_file must be a file with a token that can be read; got {path}: {why}. Make "
+            f"one: (umask 077; openssl rand -hex 32 > {path.name})."
+        ) from None
+    if status.st_mode & 0o077 or status.st_uid != os.geteuid():
+        raise ParameterError(
+            f"token_file must be its owner's, and nobody else may read it; {path} is not so: "
+            f"chmod 600 {path.name}."
+        )
+    if len(token) < _SHORTEST_TOKEN or not all(0x21 <= byte <= 0x7E for byte in token):
+        raise ParameterError(
+            f"token_file must have one token of at least {_SHORTEST_TOKEN} visible ASCII "
+            f"characters; {path} has none. Make one: openssl rand -hex 32."
+        )
+    return token
+
+
+def shows_token(header: str | None, token: bytes) -> bool:
+    """Whether an ``Authorization`` header has the token, as a bearer or as a password."""
+    scheme, _, said = (header or "").partition(" ")
+    shown = said.strip().encode("utf-8", "replace")
+    if scheme.lower() == "basic":
+        try:
+            shown = base64.b64decode(shown, validate=True).partition(b":")[2]
+        except ValueError:
+            shown = b""
+    elif scheme.lower() != "bearer":
+        shown = b""
+    return hmac.compare_digest(shown, token)
 
 
 @dataclass(frozen=True)
@@ -83,6 +138,8 @@ class PageServer(Closable):
         Allow an address that other machines reach; and how the owner says so, for a refusal.
     any_name
         Answer by whatever name it is asked.
+    token
+        What whoever asks must show; None asks for nothing.
     on_error
         Called with a page that could not be made.
     """
@@ -96,6 +153,7 @@ class PageServer(Closable):
         anywhere: bool,
         consent: str,
         any_name: bool = False,
+        token: bytes | None = None,
         on_error: Callable[[Exception], None] = lambda error: None,
     ) -> None:
         host, port = serving_address(what, address, anywhere=anywhere, consent=consent)
@@ -103,6 +161,7 @@ class PageServer(Closable):
         class Handler(_Handler):
             served, tell_error = dict(pages), staticmethod(on_error)
             own_name = None if any_name else host.lower()
+            wanted = token
 
         class Server(_Server):
             address_family = socket.AF_INET6 if is_ipv6(host) else socket.AF_INET
@@ -166,6 +225,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     served: Mapping[str, Page]
     own_name: str | None
+    wanted: bytes | None
     tell_error: Callable[[Exception], None]
     timeout = _SECONDS
 
@@ -173,6 +233,9 @@ class _Handler(BaseHTTPRequestHandler):
         """Answer a question for a page."""
         if not self._is_meant():
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)
+            return
+        if not self._is_allowed():
+            self.send_error(HTTPStatus.UNAUTHORIZED)
             return
         page = self.served.get(self.path.partition("?")[0])
         if page is None:
@@ -204,6 +267,13 @@ class _Handler(BaseHTTPRequestHandler):
         except ValueError:
             return host in ("localhost", self.own_name)
 
+    def _is_allowed(self) -> bool:
+        """Whether it shows the token once, if one is wanted."""
+        if self.wanted is None:
+            return True
+        said = self.headers.get_all("Authorization") or []
+        return shows_token(said[0] if len(said) == 1 else None, self.wanted)
+
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
         """Refuse with a fixed text; nothing of what was asked comes back."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
@@ -222,6 +292,8 @@ class _Handler(BaseHTTPRequestHandler):
         }
         if status == HTTPStatus.METHOD_NOT_ALLOWED:
             headers["Allow"] = "GET"
+        if status == HTTPStatus.UNAUTHORIZED:
+            headers["WWW-Authenticate"] = _ASK
         for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
@@ -237,30 +309,79 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 _TEXT: Final = "text/plain; version=0.0.4"
+_DAY: Final = 86400.0
+#: The states of a node, as its status file has them while it runs.
+STATES: Final = ("starting", "running", WRITING, "serving", "stopped", "finished")
 
 
-@final
-class Metrics(Closable):
-    """Serves the numbers of one node until it is closed.
+class Numbers(Closable):
+    """Numbers for Prometheus, served until it is closed.
 
     Parameters
     ----------
     address
         Where, such as ``127.0.0.1:9464``; port 0 takes a free one.
-    node, run
-        Labels of ``dpadmm_node_info``.
     anywhere
         Allow an address that other machines reach.
+    token
+        What whoever asks must show.
     """
 
-    def __init__(self, address: str, node: str, run: str, *, anywhere: bool = False) -> None:
+    def __init__(self, address: str, *, anywhere: bool = False, token: bytes | None = None) -> None:
         # Imported here: pages need no extra, numbers do.
         from prometheus_client import CollectorRegistry, Counter, Gauge, generate_latest
 
         # A registry of its own: the usual one has the numbers of the process.
         registry = CollectorRegistry()
-        gauge = partial(Gauge, registry=registry)
-        counter = partial(Counter, registry=registry)
+        self._gauge = partial(Gauge, registry=registry)
+        self._counter = partial(Counter, registry=registry)
+        self._days = self._gauge(
+            "dpadmm_certificate_days_left",
+            "Days until a certificate ends: this node's, its authority's (ca), and others'.",
+            ["certificate"],
+        )
+        numbers = Page(_TEXT, lambda: generate_latest(registry).decode("utf-8"))
+        self._server = PageServer(
+            "metrics",
+            address,
+            {"/metrics": numbers, "/": numbers},
+            anywhere=anywhere,
+            consent="metrics_anywhere is set",
+            # Other machines call this one by names that only they know.
+            any_name=anywhere,
+            token=token,
+        )
+        #: Where the numbers are.
+        self.address = self._server.address
+
+    def certificate(self, name: str, end: datetime) -> None:
+        """Count the days until a certificate ends, anew whenever somebody asks."""
+        self._days.labels(name).set_function(
+            lambda: (end - datetime.now(UTC)).total_seconds() / _DAY
+        )
+
+    def close(self) -> None:
+        """Stop serving."""
+        self._server.close()
+
+
+@final
+class Metrics(Numbers):
+    """The numbers of one node.
+
+    Parameters
+    ----------
+    address
+        As of :class:`Numbers`.
+    node, run
+        Labels of ``dpadmm_node_info``.
+    **served
+        ``anywhere`` and ``token`` of :class:`Numbers`.
+    """
+
+    def __init__(self, address: str, node: str, run: str, **served: Any) -> None:
+        super().__init__(address, **served)
+        gauge, counter = self._gauge, self._counter
         neighbour = ["neighbour"]
         self._node = node
         self._info = gauge("dpadmm_node_info", "1, with names as labels.", ["node", "run"])
@@ -286,18 +407,11 @@ class Metrics(Closable):
             "Epsilon of Gaussian releases that still fit into the data set's budget.",
         )
         self.dropped = counter("dpadmm_dropped_messages", "Messages refused.", ["reason"])
-        numbers = Page(_TEXT, lambda: generate_latest(registry).decode("utf-8"))
-        self._server = PageServer(
-            "metrics",
-            address,
-            {"/metrics": numbers, "/": numbers},
-            anywhere=anywhere,
-            consent="metrics_anywhere is set",
-            # Other machines call this one by names that only they know.
-            any_name=anywhere,
+        self._state = gauge("dpadmm_node_state", "1 for the state that the node is in.", ["state"])
+        self.state(STATES[0])
+        self.errors = counter(
+            "dpadmm_errors", "Events of the level error, a failure among them.", ["event"]
         )
-        #: Where the numbers are.
-        self.address = self._server.address
 
     def join(self, run: str) -> None:
         """Name the run; before it has a name there is no ``dpadmm_node_info``."""
@@ -305,6 +419,37 @@ class Metrics(Closable):
         if run:
             self._info.labels(self._node, run).set(1)
 
-    def close(self) -> None:
-        """Stop serving."""
-        self._server.close()
+    def state(self, now: str) -> None:
+        """Say which of its states the node is in."""
+        for state in STATES:
+            self._state.labels(state).set(state == now)
+
+
+@final
+class ServiceMetrics(Numbers):
+    """The numbers of a service: its queue, and how the last run went.
+
+    Parameters
+    ----------
+    address
+        As of :class:`Numbers`.
+    **served
+        ``anywhere`` and ``token`` of :class:`Numbers`.
+    """
+
+    def __init__(self, address: str, **served: Any) -> None:
+        super().__init__(address, **served)
+        self._runs = self._gauge("dpadmm_service_runs", "Runs of the service.", ["state"])
+        self._last = self._gauge(
+            "dpadmm_service_last_run_info",
+            "1 for the run that was started last, with its state, and the cause of a failure.",
+            ["run", "state", "cause"],
+        )
+
+    def tell(self, states: Mapping[str, int], run: str, state: str, cause: str) -> None:
+        """Say how many runs are in which state, and how the last one is."""
+        for each, count in states.items():
+            self._runs.labels(each).set(count)
+        self._last.clear()
+        if run:
+            self._last.labels(run, state, cause).set(1)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from dpadmm.durable import write_whole
 from dpadmm.errors import (
     BudgetError,
     DataError,
@@ -25,7 +25,8 @@ from dpadmm.federation.exchange import CarefulLedger, HearingExchange, PeerExcha
 from dpadmm.federation.keys import Masks
 from dpadmm.federation.node_study import NodeStudy, state_study, study_of, study_shard
 from dpadmm.federation.recovery import LINK_LOST, WHEN_LOST, Departure, LeftOut, SomebodyLeft, View
-from dpadmm.federation.runtime import NodeRuntime, NodeSetup
+from dpadmm.federation.results import node_run, who_took_part, write_node_results
+from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.same_sums import AnyRun, SumsComparison
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.session import PeerSession
@@ -41,23 +42,20 @@ from dpadmm.ledger.balance import Account
 from dpadmm.ledger.sqlite import LedgerRun, SQLiteLedger
 from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
+from dpadmm.privacy.mechanisms import release_post_processed
 from dpadmm.problem.rows import Shard
-from dpadmm.report.html import write_page
-from dpadmm.report.run import run_report
 from dpadmm.run.charges import OtherEvaluations, evaluation_id, histogram_of
 from dpadmm.run.classifier import Classifier, released_weights
 from dpadmm.run.engine import MemoryLedger, Outcome
 from dpadmm.run.files import (
-    estimator_parameters,
     file_schema,
     lay_out_part,
     read_party,
     work_folder,
-    write_results,
 )
-from dpadmm.run.model import Model, save_model
+from dpadmm.run.model import save_model
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.result import Run, provenance
+from dpadmm.run.result import Run
 from dpadmm.run.session import (
     Judgement,
     judgement,
@@ -66,7 +64,6 @@ from dpadmm.run.session import (
     state_whole,
     train_party,
 )
-from dpadmm.studies.study_files import write_study
 
 _BUDGET_EVERY: Final = 1.0
 _NO_FIGURES: Final = (
@@ -85,7 +82,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run | Node
     """
     begin = time.monotonic()
     setup = node.setup
-    view = View.whole(setup.agreed, setup.planned, setup.schema)
+    view = setup.view
     ledger = node.open_run(view)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
@@ -164,6 +161,17 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run | Node
     if compared is not None and compared.refusal:
         raise ExchangeError(compared.refusal)
     return mailbox, departure, found
+
+
+def rehearse_party(node: NodeRuntime) -> tuple[Mailbox, Array]:
+    """Exchange one round of zeros, a constant: there are no rows here, and nothing is charged."""
+    part = _Part(node, node.connect(), node.setup.view, None)
+    try:
+        zeros = release_post_processed(np.zeros((1, *part.own.site.shape[1:])))
+        part.hearing.before_draw(0)
+        return part.exchange.mailbox, part.hearing(part.hearing.cover(zeros, 0), 0)
+    finally:
+        part.end()
 
 
 def _stated(found: AnyRun, compared: SumsComparison | None) -> AnyRun:
@@ -546,52 +554,6 @@ def _trained(
     )
 
 
-def node_run(
-    setup: NodeSetup,
-    classifier: Classifier,
-    how: Mapping[str, Any],
-    *,
-    seconds: float | None,
-    noise_error: float | None,
-) -> Run:
-    """The finished run of one node.
-
-    Parameters
-    ----------
-    setup, classifier
-        The node, and what it has learnt.
-    how
-        Public facts about how the run went; who was in it is added here.
-    seconds, noise_error
-        As of a :class:`~dpadmm.run.result.Run`.
-    """
-    agreed, told = setup.agreed, setup.run_config()
-    # New files of this party are written as its rows were.
-    schema = setup.schema.read_as(told.data)
-    rows = {setup.name: agreed.rows[setup.name]}
-    facts = who_took_part(setup) | dict(how)
-    come_from = provenance(told, schema, rows, setup.run.hex(), facts)
-    return Run(
-        told,
-        Model(classifier, estimator_parameters(told.run, agreed.names), schema, come_from),
-        setup.planned.site.topology,
-        warnings=setup.warnings,
-        seconds=seconds,
-        noise_error=noise_error,
-    )
-
-
-def who_took_part(setup: NodeSetup) -> dict[str, Any]:
-    """Public facts about the others."""
-    agreed = setup.agreed
-    return {
-        "node": setup.name,
-        "nodes": list(agreed.nodes),
-        "rows": agreed.rows,
-        "server": agreed.server,
-    }
-
-
 def _ahead(
     node: NodeRuntime, part: _Part, weights: Array, *, over: bool
 ) -> tuple[tuple[Event, ...], ...]:
@@ -659,38 +621,6 @@ def _runs_of(account: Account, agreed: AgreedRun) -> list[str]:
         if name.startswith(run) and not first and known:
             names.append(name)
     return names
-
-
-def write_node_results(
-    setup: NodeSetup, found: Run | NodeStudy, changes: Sequence[str] = ()
-) -> None:
-    """Write the model, then what describes it: the record, the statement and the page.
-
-    Parameters
-    ----------
-    setup, found
-        The node, and what it trained, or what its study found.
-    changes
-        Lines for the end of the statement: how the run changed after losses.
-    """
-    result = setup.config.result
-    assert result is not None
-    if isinstance(found, NodeStudy):
-        told = setup.study_config()
-        write_study(told, found.record())
-        place, page, ledgers = told.result.report_file, found.report(), found.ledgers["ledgers"]
-    else:
-        record, place = write_results(found), found.config.result.report_file
-        page, ledgers = run_report(record), record.ledgers
-    if result.statement is not None:
-        lines = [str(found.privacy)]
-        for words in ledgers.values():
-            lines += ["", "The ledger of this data set:", words]
-        if changes:
-            lines += ["", *changes]
-        write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
-    if place is not None:
-        write_page(place, page)
 
 
 def _changes(part: _Part) -> tuple[str, ...]:

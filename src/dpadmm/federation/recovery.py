@@ -86,6 +86,7 @@ _SENT: Final = "departure sent"
 _PAUSE: Final = 0.1
 _PATIENCE: Final = 4
 _EVALUATING: Final = b"evaluation"
+_REHEARSING: Final = b"rehearsal"
 
 
 class SomebodyLeft(ExchangeError):
@@ -450,6 +451,8 @@ class View:
         Its rounds: those of the plan, or fewer.
     lost
         Who was lost before it.
+    rehearsal
+        Whether it is one round of zeros, of which no ledger knows.
     replayed
         This party's messages of the first rounds, released before.
     past, absorbed_by
@@ -472,6 +475,7 @@ class View:
     run: bytes
     rounds: int
     lost: tuple[str, ...] = ()
+    rehearsal: bool = False
     replayed: tuple[Array, ...] = field(default=(), repr=False)
     past: tuple[PastSum, ...] = field(default=(), repr=False)
     absorbed_by: tuple[Plan, ...] = field(default=(), repr=False)
@@ -521,7 +525,9 @@ class View:
 
     @property
     def purpose(self) -> str:
-        """What is summed in it, where only sums are seen."""
+        """What is summed in it, where only sums are seen: part of every mask's key."""
+        if self.rehearsal:
+            return "rehearsal"
         return "evaluation" if self.evaluation else "training"
 
     def part(self, rows: int) -> RowRange | None:
@@ -540,6 +546,14 @@ class View:
         name = evaluation_id(self.run_id, planned)
         told = (self.agreed, planned, digest, planned.rounds, self.lost)
         return View(*told, evaluation=name, tree=self.tree)
+
+    def rehearsing(self) -> View:
+        """One round of zeros by the same members, under 32 bytes of its own.
+
+        A consent, a key or a message of a rehearsal is none of the run.
+        """
+        digest = hashlib.sha256(self.run + _REHEARSING).digest()
+        return replace(self, run=digest, rounds=1, rehearsal=True)
 
     def following(
         self,

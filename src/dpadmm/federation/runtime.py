@@ -12,9 +12,10 @@ import json
 import secrets
 import warnings
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import chain
+from pathlib import Path
 from typing import Any, Final
 
 from dpadmm.algorithms import reviewed
@@ -29,7 +30,9 @@ from dpadmm.federation.config import (
     NodeResultSection,
     load_agreed_run,
 )
+from dpadmm.federation.identity import AUTHORITY, certificate_facts, from_base64, read_certificate
 from dpadmm.federation.keys import SessionKeys, check_pinned
+from dpadmm.federation.page_server import read_token
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, View
 from dpadmm.federation.same_sums import SameSums, SignedSums
@@ -66,6 +69,8 @@ class NodeSetup:
         The files of mutual TLS; None on a loopback without.
     warnings
         Sentences about the budget.
+    rehearsal
+        Whether it only rehearses: then its configuration has neither rows nor a ledger.
     """
 
     config: NodeConfig
@@ -74,6 +79,7 @@ class NodeSetup:
     planned: Plan
     security: Security | None
     warnings: tuple[str, ...]
+    rehearsal: bool = False
 
     @property
     def name(self) -> str:
@@ -81,9 +87,37 @@ class NodeSetup:
         return self.config.node.name
 
     @cached_property
+    def view(self) -> View:
+        """The first view of the run, or of its rehearsal."""
+        view = View.whole(self.agreed, self.planned, self.schema)
+        return view.rehearsing() if self.rehearsal else view
+
+    @property
     def run(self) -> bytes:
-        """The 32 bytes of the run."""
-        return self.agreed.digest(self.schema)
+        """The 32 bytes of the run, or of its rehearsal."""
+        return self.view.run
+
+    def told(self) -> dict[str, Any]:
+        """What all nodes must be told alike, as they send it; whether they rehearse included."""
+        return self.agreed.told(self.schema) | ({"rehearsal": True} if self.rehearsal else {})
+
+    def rehearsing(self, folder: Path) -> NodeSetup:
+        """The same node without its rows, its ledger and its results, with notes in ``folder``.
+
+        What is not in a configuration can be neither read nor charged nor written.
+        """
+        told = self.config
+        kept = {"rows": "file", "messages": folder / f"{self.name}.messages"}
+        nothing = dict.fromkeys(("data", "scheduler", "ledger"))
+        config = told.model_copy(
+            update={
+                "node": told.node.model_copy(update=nothing | kept),
+                "result": None,
+                # One round needs no other members: whoever is lost ends it.
+                "policy": told.policy.model_copy(update={"when_lost": "stop"}),
+            }
+        )
+        return replace(self, config=config, rehearsal=True)
 
     def whole(self, agreed: AgreedRun | None = None) -> WholePlan:
         """The plan of the agreed run, or of a later view, with its evaluation."""
@@ -94,7 +128,7 @@ class NodeSetup:
     @cached_property
     def preparation(self) -> str:
         """A word for how this node's file is read."""
-        told = self.told
+        told = self.configuration
         return reading_word(told, file_schema(self.schema, told))
 
     @cached_property
@@ -112,7 +146,7 @@ class NodeSetup:
         return "stop" if chosen == "continue" and self.agreed.study is not None else chosen
 
     @property
-    def told(self) -> RunConfig | StudyConfig:
+    def configuration(self) -> RunConfig | StudyConfig:
         """The run, or the study, as one organisation would write it down for itself."""
         return self.run_config() if self.agreed.study is None else self.study_config()
 
@@ -256,9 +290,10 @@ def prepare_node(
         _check_provable(setup)
     check_writable(config.messages, "messages")
     check_writable(config.preflight_file, "preflight")
+    read_token(config.watch.token_file)
     if config.result is not None:
         _check_places(setup, config.result)
-        told = setup.told
+        told = setup.configuration
         check_files(told, file_schema(schema, told))
     return setup
 
@@ -284,7 +319,7 @@ def _check_places(setup: NodeSetup, result: NodeResultSection) -> None:
             'rows under [node] must be "file" for a study: a cluster keeps rows that were encoded '
             f"for a training; got {setup.config.node.rows!r}."
         )
-    told = setup.told
+    told = setup.configuration
     places = {"model": result.model, "record": told.result.record}
     places |= {"statement": result.statement, "report": told.result.report_file}
     check_results(places, setup.run.hex())
@@ -469,6 +504,10 @@ class NodeRuntime:
         """Open the connections and agree with everybody; nothing was spent before."""
         setup, config = self.setup, self.setup.config
         run = setup.run
+        if setup.security is not None:
+            own, authority = setup.security.certificate, setup.security.authority
+            for whose, file in ((setup.name, own), (AUTHORITY, authority)):
+                self.watcher.certificate(whose, read_certificate(file).not_after)
         instance = self.store.note(run, _INSTANCE)
         if instance is None:
             instance = secrets.token_hex(16)
@@ -508,7 +547,7 @@ class NodeRuntime:
         before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)
         agreement = Agreement(
             session,
-            setup.agreed.told(setup.schema),
+            setup.told(),
             nodes,
             consents,
             before=before,
@@ -525,6 +564,11 @@ class NodeRuntime:
                 check_pinned(reached, config.pins)
             self.store.take_note(run, _AGREED, consents_note(reached))
             self.watcher.event("agreed", spec=run.hex(), nodes=list(nodes), signed=consents.signed)
+            before = reached
+        for name, consent in before.items():
+            for shown in consent.certificates[:1]:
+                facts = certificate_facts(from_base64(shown))
+                self.watcher.certificate(name, facts.not_after)
         return session
 
     def _refused(self, name: str, reason: str, error: ExchangeError) -> None:

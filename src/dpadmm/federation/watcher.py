@@ -92,6 +92,8 @@ class Watcher(Closable):
         An address for Prometheus, such as ``127.0.0.1:9464``.
     metrics_anywhere
         Allow an address that other machines reach.
+    metrics_token
+        What whoever asks for metrics must show.
     terminal
         Show progress on standard error; whether it is a terminal decides unless given.
     """
@@ -105,6 +107,7 @@ class Watcher(Closable):
         status: Path | None = None,
         metrics: str | None = None,
         metrics_anywhere: bool = False,
+        metrics_token: bytes | None = None,
         terminal: bool | None = None,
     ) -> None:
         self.node, self.run = node, run
@@ -126,7 +129,9 @@ class Watcher(Closable):
         if metrics is not None:
             from dpadmm.federation.page_server import Metrics
 
-            self._metrics = Metrics(metrics, node, run, anywhere=metrics_anywhere)
+            self._metrics = Metrics(
+                metrics, node, run, anywhere=metrics_anywhere, token=metrics_token
+            )
             self._state["metrics"] = self._metrics.address
         self._progress = self._start_progress()
         self._beating = threading.Thread(target=self._beat, name="dpadmm status", daemon=True)
@@ -159,6 +164,8 @@ class Watcher(Closable):
         with self._lock:
             if self._crowded(name, told.get("neighbour"), told.get("reason")):
                 return
+            if level == "error" and self._metrics is not None:
+                self._metrics.errors.labels(name).inc()
             self._state["last_event"] = entry | {"facts": told}
             self._state["changed"] = entry["time"]
             words = ", ".join(f"{key} {_spoken(value)}" for key, value in told.items())
@@ -226,7 +233,8 @@ class Watcher(Closable):
         """Record how many rounds are complete, of how many. At most one log line a second."""
         told = public_facts({"round": done, "rounds": rounds})
         with self._lock:
-            self._state |= told | {"state": "running", "changed": _now()}
+            self._state |= told | {"changed": _now()}
+            self._enter("running")
             if self._metrics is not None:
                 self._metrics.round.set(done)
                 self._metrics.rounds.set(rounds)
@@ -236,6 +244,16 @@ class Watcher(Closable):
             if done == rounds or now - self._last_round_line >= _ROUND_LINES:
                 self._last_round_line = now
                 self.event(_ROUND, round=done, rounds=rounds)
+
+    def _enter(self, state: str) -> None:
+        self._state["state"] = state
+        if self._metrics is not None:
+            self._metrics.state(state)
+
+    def certificate(self, name: str, end: datetime) -> None:
+        """Record until when a certificate is valid: this node's, the authority's or another's."""
+        if self._metrics is not None:
+            self._metrics.certificate(name, end)
 
     def waiting(self, neighbour: str, seconds: float) -> None:
         """Record how long this round has waited for a neighbour so far; 0 when it came."""
@@ -279,20 +297,20 @@ class Watcher(Closable):
         """Record that rounds are over: this block computes their cost and writes results."""
         with self._lock:
             before = self._state["state"]
-            self._state["state"] = WRITING
+            self._enter(WRITING)
             done = {name: self._state[name] for name in ("round", "rounds")}
             self.event("writing-results", **done)
         try:
             yield
         finally:
             with self._lock:
-                self._state["state"] = before
+                self._enter(before)
 
     def serving(self, timeout: float) -> None:
         """Record that the results are written: the node only serves late neighbours."""
         with self._lock:
             self._written = True
-            self._state["state"] = "serving"
+            self._enter("serving")
             self.event("serving", timeout=timeout)
 
     def finished(self) -> None:
@@ -356,7 +374,7 @@ class Watcher(Closable):
                 return
             complete = 0 < self._state["rounds"] <= self._state["round"]
             well = complete and self._written and self._ended_well
-            self._state["state"] = "finished" if well else "stopped"
+            self._enter("finished" if well else "stopped")
             self._state["waiting"], self._state["unreachable"] = {}, {}
             self._closed.set()
         if self._beating.is_alive():

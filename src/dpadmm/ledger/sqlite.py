@@ -24,7 +24,7 @@ from typing import Any, Final, Self, final
 
 import numpy as np
 
-from dpadmm.durable import Closable
+from dpadmm.durable import Closable, sync_folder
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.ledger.balance import STORED_TYPES, Account, RowRange, StoredMessage
 from dpadmm.ledger.base import LEDGER_VERSION, ChargedData, Entry, Ledger
@@ -327,6 +327,30 @@ class SQLiteLedger(Closable):
                 "back to an older copy, or rewritten."
             )
         return account
+
+    def backup(self, place: Path) -> str:
+        """Write a copy of the ledger to a new file, verify it, and return its head.
+
+        Another process may write meanwhile: the copy has all entries up to its head.
+        """
+        partial = place.with_name(f".{place.name}.{os.urandom(8).hex()}.partial")
+        try:
+            self._file.copy_to(partial)
+            with SQLiteLedger(partial, read_only=True) as copy:
+                copy.verify()
+                head = copy.head
+            try:
+                # Unlike a rename, a link never replaces a file.
+                os.link(partial, place)
+            except OSError as error:
+                raise LedgerError(
+                    f"a backup must be a new file; got {place}: {error.strerror}. Name another: an "
+                    "older backup may be the one that is needed."
+                ) from None
+        finally:
+            partial.unlink(missing_ok=True)
+        sync_folder(place.parent)
+        return head
 
     def export(self, *, messages: bool = False) -> Iterator[dict[str, Any]]:
         """Every entry as plain data, for :func:`~dpadmm.ledger.balance.recompute`."""

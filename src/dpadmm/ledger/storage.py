@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from dpadmm.durable import Closable
+from dpadmm.durable import Closable, sync_folder
 from dpadmm.errors import LedgerError, passing
 from dpadmm.ledger.base import AMENDED_VERSION, LEDGER_VERSION, Entry
 
@@ -148,11 +148,7 @@ class EntryFile(Closable):
                     file.append(first)
             finally:
                 file._connection.close()
-            directory = os.open(file.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(directory)
-            finally:
-                os.close(directory)
+            sync_folder(file.path.parent)
         except BaseException:
             path.unlink(missing_ok=True)
             raise
@@ -338,6 +334,24 @@ class EntryFile(Closable):
         if row is not None and not isinstance(row[0], bytes | None):
             raise LedgerError(f"ledger {self.path}: the message of row {number} was changed.")
         return None if row is None else row[0]
+
+    def copy_to(self, place: Path) -> None:
+        """Write a consistent copy to a new file that only its owner may read."""
+        try:
+            os.close(os.open(place, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except OSError as error:
+            raise LedgerError(
+                f"a backup must be a new file that can be made; got {place}: {error.strerror}."
+            ) from None
+        with self.refusals():
+            target = sqlite3.connect(place, isolation_level=None)
+            try:
+                target.execute("PRAGMA synchronous = EXTRA")
+                self._connection.backup(target)
+            finally:
+                target.close()
+        # Files and folders are synced alike.
+        sync_folder(place)
 
     def check_storage(self) -> None:
         """Refuse a damaged file, or one whose tables or triggers were changed."""

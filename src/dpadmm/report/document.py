@@ -451,6 +451,8 @@ class Report:
     ----------
     title, subtitle
         Its heading, and one line on where it comes from.
+    headline
+        The sentence to take away.
     banners
         What nobody may overlook.
     tiles
@@ -470,6 +472,7 @@ class Report:
     answers: tuple[tuple[str, str], ...] = ()
     picture: Plot | None = None
     sections: tuple[Section, ...] = ()
+    headline: str = ""
 
 
 _VERSION: Final = 1

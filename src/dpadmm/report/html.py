@@ -116,6 +116,7 @@ def render(report: Report, *, every: float | None = None) -> str:
         element(
             "header",
             element("h1", report.title),
+            element("p", report.headline, class_="headline") if report.headline else None,
             element("p", report.subtitle, class_="subtitle"),
             _lost() if live else None,
             *(_banner(banner) for banner in report.banners),

@@ -43,6 +43,7 @@ from dpadmm.report.sections import (
     parties_section,
     quality_answer,
     quality_section,
+    quality_words,
     riskiest,
     weights_section,
 )
@@ -92,6 +93,7 @@ def run_report(run: RecordedRun, *, more: Sequence[Section] = ()) -> Report:
     sections += [convergence_section(run), *weights_section(run), configuration_section(run)]
     return Report(
         title=f"{what}: what was learnt, what is guaranteed",
+        headline=run_headline(run),
         subtitle=subtitle,
         banners=banners(run),
         tiles=tiles(run),
@@ -218,6 +220,18 @@ def tiles(run: RecordedRun) -> tuple[Tile, ...]:
         Tile(f"{sum(party.rows for party in run.everybody):,}", "rows, none shared"),
         Tile(f"{run.rounds:,}", "rounds"),
     )
+
+
+def run_headline(run: RecordedRun) -> str:
+    """How good, how certain, what it cost, and what that does not cover."""
+    if not run.private:
+        return f"{quality_words(run)}. The run has no privacy guarantee."
+    spent = pair(run.privacy.epsilon, run.privacy.delta)
+    people = "a person" if run.privacy.rows_per_person > 1 else "a row"
+    cost = f"It cost {people} of one party {spent}-differential privacy at most"
+    if run.privacy.simulated:
+        cost = f"With secret noise it would have cost {people} of one party {spent} at most"
+    return f"{quality_words(run)}. {cost}; whoever has rows at several parties pays at each."
 
 
 def answers(run: RecordedRun) -> tuple[tuple[str, str], ...]:
@@ -413,11 +427,9 @@ def runs_report(named: Sequence[tuple[str, RecordedRun]]) -> Report:
     return Report(
         title=f"{len(named)} runs side by side",
         subtitle=f"Made by dpadmm {__version__}",
+        headline=_together(named),
         banners=_worst(named),
-        answers=(
-            *((shown_name(name, 40), _in_short(run)) for name, run in named),
-            ("Together", _together(named)),
-        ),
+        answers=tuple((shown_name(name, 40), _in_short(run)) for name, run in named),
         sections=tuple(sections),
     )
 

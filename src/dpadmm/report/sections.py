@@ -87,6 +87,20 @@ def quality_answer(run: RecordedRun) -> list[tuple[str, str]]:
     return [(_QUALITY, f"{found}, {_about(run.quality, run.privacy)}.")]
 
 
+def quality_words(run: RecordedRun) -> str:
+    """How good the model is, and how certain that is, for a headline."""
+    if run.quality is None:
+        return "Nobody has evaluated the model"
+    evaluation = run.quality.evaluation()
+    kind = {HELD_OUT: "held-out rows", PUBLIC: "public rows"}.get(
+        run.quality.about, "rows that it was trained on"
+    )
+    return (
+        f"The model gets {_percent(evaluation.accuracy)} of {evaluation.rows:,} {kind} right "
+        f"({100 * evaluation.confidence:g}% interval)"
+    )
+
+
 def quality_section(run: RecordedRun) -> list[Section]:
     """Figures with intervals, the ROC curve, calibration, confusion; nothing without them."""
     if run.quality is None:

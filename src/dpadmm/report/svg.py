@@ -340,9 +340,9 @@ _HEIGHT_OF_AXES: Final = 220.0
 _STYLES: Final = 6
 
 # A character of the labels is about this wide.
-_CHARACTER: Final = 6.4
+_CHARACTER: Final = 7.0
 _MOST_MARKS: Final = 16
-_LONGEST_LABEL: Final = 34
+_LONGEST_LABEL: Final = 46
 _LABEL_HEIGHT: Final = 13.0
 _LONGEST_TICK: Final = 10
 

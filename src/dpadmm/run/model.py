@@ -57,7 +57,7 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.tables import encoded_batches
 from dpadmm.data.values import is_table
 from dpadmm.durable import FileRefusal, parse_json, read_regular, write_whole
-from dpadmm.plain import Array, json_data
+from dpadmm.plain import Array, canonical_json, json_data
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.site import Topology
 from dpadmm.run.classifier import HISTORY, Classifier, Quality
@@ -250,6 +250,26 @@ class Model:
     def privacy(self) -> PrivacyStatement:
         """What may be said about it."""
         return self.classifier.privacy
+
+    @property
+    def fingerprint(self) -> str:
+        """The sha256 of what decides the scores of rows: equal wherever the model is the same.
+
+        It covers the classes, how rows are encoded, and every bit of the weights; neither who
+        trained it when, nor how a party's own file is written, nor what was evaluated of it.
+        """
+        maps = {name: self.estimator_parameters.get(name) for name in ("fourier", "polynomial")}
+        content = {
+            "format": "dpadmm-fingerprint/1",
+            "classes": [str(name) for name in self.classifier.classes],
+            "schema_sha256": None if self.schema is None else self.schema.sha256,
+            "maps": None if self.schema is not None else json_data(maps),
+            "shape": list(self.classifier.coef.shape),
+        }
+        found = hashlib.sha256(canonical_json(content, allow_nan=True, default=str).encode("ascii"))
+        for weights in (self.classifier.coef, self.classifier.intercept):
+            found.update(np.ascontiguousarray(weights, dtype="<f8").tobytes())
+        return found.hexdigest()
 
     def to_estimator(self) -> ADMMClassifier:
         """Make a fitted estimator: it predicts what the saved one did, bit for bit.

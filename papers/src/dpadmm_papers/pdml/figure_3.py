@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import ClassVar, Final, final
 
 import numpy as np
@@ -24,17 +25,27 @@ from dpadmm_papers.experiment import (
 from dpadmm_papers.pdml.scheme import (
     ADULT,
     CITATION,
+    CONSTANT,
     GUARANTEE_COLUMNS,
+    Kind,
     Variant,
     adult_cell,
     adult_variant,
     convergence_round,
     final_risk,
     guarantee_row,
-    paired,
     risk_course,
 )
+from dpadmm_papers.statistics import paired
 from dpadmm_papers.verdicts import Judged, above, below, within
+
+# What the verdicts are about, by the names of the curves.
+_JUDGED: Final[Mapping[str, Kind]] = {
+    "reference": "reference",
+    "phase 1 alone": "phase 1",
+    "both phases": "published",
+    "both phases, calibrated": "proven",
+}
 
 # With their criteria, fixed before any run at full size.
 _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
@@ -46,23 +57,27 @@ _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
         "between the norms of two servers' classifiers, which is what the paper draws, is below 1% "
         "of the norm of the reference classifier. The distance between the classifiers stands "
         "beside it: equal norms are not yet consensus.",
+        choices=(CONSTANT,),
     ),
     Conclusion(
         "convergence",
         "The combined noise-adding scheme preserves the convergence property of ADMM.",
         "The risk has settled: the 97.5% interval of its mean over the last tenth of the rounds "
         "minus that over the tenth before lies within 1% of the reference risk.",
+        choices=(CONSTANT,),
     ),
     Conclusion(
         "longer",
         "Due to the noise of phase 2 the convergence time becomes longer.",
         "The round after which the risk stays within 1% of its last value is later than without "
         "phase 2: the 97.5% interval of the difference is above 0.",
+        choices=(CONSTANT,),
     ),
     Conclusion(
         "not the reference",
         "With and without phase 2, the final risk of ADMM on original data is not reached.",
         "The 97.5% interval of the final risk minus the reference's of the same draw is above 0.",
+        choices=(CONSTANT,),
     ),
 )
 
@@ -79,19 +94,21 @@ class Figure3(Experiment):
     settings: ClassVar[Mapping[str, Setting]] = ADULT | {
         "row epsilon, grid": ours((1.0, 3.0, 10.0), "how the proven noise weighs"),
         "initial noise, grid": ours((0.1, 1.0), "V decides how long the noise is felt"),
-        "a, grid": ours((0.1, 1.0, 10.0), "the risk depends on it"),
+        "a, grid": ours((0.01, 0.1, 1.0, 10.0), "the risk depends on it"),
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = _CONCLUSIONS
 
+    def _judged_at(self, a: float) -> dict[str, Variant]:
+        """Variants that the verdicts are about, by name."""
+        return {
+            name: adult_variant(self.settings, kind, regularization=a)
+            for name, kind in _JUDGED.items()
+        }
+
     def _followed(self) -> dict[str, Variant]:
         """Variants whose course is shown, by the names of their curves."""
-        return {
-            "reference": adult_variant(self.settings, "reference"),
-            "phase 1 alone": adult_variant(self.settings, "phase 1"),
-            "both phases": adult_variant(self.settings, "published"),
-            "both phases, calibrated": adult_variant(self.settings, "proven"),
-            "calibrated, as the package does": adult_variant(self.settings, "package"),
-        }
+        package = adult_variant(self.settings, "package")
+        return {**self._judged_at(self["a"]), "calibrated, as the package does": package}
 
     def _by_row_epsilon(self) -> dict[float, Variant]:
         return {
@@ -109,7 +126,7 @@ class Figure3(Experiment):
         return {
             a: {
                 kind: adult_variant(self.settings, kind, regularization=a)
-                for kind in ("reference", "phase 1", "published", "proven")
+                for kind in _JUDGED.values()
             }
             for a in self["a, grid"]
         }
@@ -117,6 +134,7 @@ class Figure3(Experiment):
     def cells(self) -> dict[str, Job]:
         """One cell per variant; those that are followed have courses."""
         followed = {*self._followed().values(), *self._by_initial_noise().values()}
+        followed |= {each for a in self["other a"] for each in self._judged_at(a).values()}
         grids = [*self._by_row_epsilon().values()]
         grids += [each for kinds in self._by_regularization().values() for each in kinds.values()]
         variants = [*followed, *grids]
@@ -140,7 +158,14 @@ class Figure3(Experiment):
                 "The published noise, by V": self._noise_grid(results, courses),
                 "The risk, by the regulariser's constant": self._regularization_grid(results),
             },
-            findings=self._findings(found, courses),
+            findings=(
+                *self._findings(results, self["a"]),
+                *(
+                    replace(finding, choice=CONSTANT, variant=f"{a:g}")
+                    for a in self["other a"]
+                    for finding in self._findings(results, a)
+                ),
+            ),
             remarks=self._remarks(found, courses),
         )
 
@@ -205,9 +230,12 @@ class Figure3(Experiment):
             ),
         )
 
-    def _findings(
-        self, found: Mapping[str, Result], courses: Mapping[str, Array]
-    ) -> tuple[Finding, ...]:
+    def _findings(self, results: Mapping[str, Result], a: float) -> tuple[Finding, ...]:
+        followed = self._judged_at(a)
+        found = {name: results[each.label] for name, each in followed.items()}
+        courses = {
+            name: risk_course(found[name], each, self["servers"]) for name, each in followed.items()
+        }
         findings = []
         settled = {
             name: convergence_round(course, self["settled"]) for name, course in courses.items()
@@ -215,7 +243,6 @@ class Figure3(Experiment):
         reference = float(courses["reference"][-1].mean())
         norm = float(np.sqrt(found["reference"].course("average squared norm")[-1].mean()))
         tenth = max(1, self["rounds"] // 10)
-        followed = self._followed()
         for calibration, name in (
             ("phase 1 alone", "phase 1 alone"),
             ("published", "both phases"),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any, ClassVar, Final, final
+from typing import Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
 
@@ -26,6 +27,7 @@ from dpadmm_papers.experiment import (
 from dpadmm_papers.pdml.scheme import (
     ADULT,
     CITATION,
+    CONSTANT,
     GUARANTEE_COLUMNS,
     Kind,
     Variant,
@@ -34,15 +36,17 @@ from dpadmm_papers.pdml.scheme import (
     convergence_round,
     final_risk,
     guarantee_row,
-    paired,
     risk_course,
 )
-from dpadmm_papers.verdicts import all_above, all_below, all_within
+from dpadmm_papers.statistics import paired
+from dpadmm_papers.verdicts import Judged, all_above, all_below, all_within
 
 # Of intervals in words.
 _FORM: Final = ".3g"
 _BOTH: Final[tuple[Kind, ...]] = ("published", "proven")
 _LABELS_ALONE: Final[tuple[Kind, str]] = ("phase 1", "epsilon")
+# The choice of ours that "close to the reference" was varied over, beside a.
+_CLOSE: Final = "what counts as close"
 
 
 # With their criteria, fixed before any run at full size.
@@ -53,18 +57,21 @@ _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
         "reference value.",
         "From each R to the next larger one the final risk rises: all 97.5% intervals of the "
         "difference are above 0.",
+        choices=(CONSTANT,),
     ),
     Conclusion(
         "rho: time",
         "The convergence time is affected by rho: a larger rho needs more iterations.",
         "From each rho to the next larger one the round after which the risk stays within 1% of "
         "its last value comes later: all 97.5% intervals of the difference are above 0.",
+        choices=(CONSTANT,),
     ),
     Conclusion(
         "rho: risk",
         "With more iterations, a larger rho obtains the same final risk as a smaller one.",
         "From each rho to the next larger one the 97.5% interval of the change of the final risk "
         "lies within 1% of the reference risk.",
+        choices=(CONSTANT,),
     ),
     Conclusion(
         "epsilon",
@@ -72,12 +79,14 @@ _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
         "Up to epsilon = 0.6, above which the paper itself sees no significant change, the final "
         "risk falls from each epsilon to the next: all 97.5% intervals of the difference are below "
         "0. And so is that from the smallest epsilon to the largest.",
+        choices=(CONSTANT,),
     ),
     Conclusion(
         "phase 2",
         "The extra perturbations of phase 2 lead to larger risks for every epsilon.",
         "At every epsilon the 97.5% interval of the final risk minus that of phase 1 alone is "
         "above 0.",
+        choices=(CONSTANT,),
     ),
     Conclusion(
         "large epsilon",
@@ -86,9 +95,17 @@ _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
         "At every epsilon above 0.6 the 97.5% interval of the final risk minus the reference risk "
         "lies within 5% of the reference risk, and so does that of the change from one to the "
         "next.",
-        choices=("a",),
+        choices=(CONSTANT, _CLOSE),
     ),
 )
+
+
+class _Measured(NamedTuple):
+    """What the runs at one a come to."""
+
+    base: Array
+    risks: Mapping[tuple[Kind, str], Mapping[float, Array]]
+    courses: Mapping[Kind, Mapping[float, Array]]
 
 
 @final
@@ -109,15 +126,24 @@ class Figure4(Experiment):
         ),
         "epsilon, grid": ours((0.2, 0.4, 0.6, 0.8, 1.0), "not stated but for 0.6"),
         "large epsilon": paper(0.6, "VI-B: epsilon > 0.6"),
-        "a, grid": ours((0.1, 1.0, 10.0), "decides how near to the reference is near"),
+        "a, grid": ours((0.01, 0.1, 1.0, 10.0), "decides how near to the reference is near"),
+        "close": ours(0.05, "a share of the reference risk; the paper gives no number"),
+        "other close": ours((0.01, 0.5), "whether that number decides"),
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = _CONCLUSIONS
 
-    def _variants(self, kind: Kind, what: str) -> dict[float, Variant]:
+    def _variants(self, kind: Kind, what: str, a: float | None = None) -> dict[float, Variant]:
         """Variants along one of the three parameters, by its values."""
+        a = self["a"] if a is None else a
         grid = f"{what}, grid, proven" if (what, kind) == ("rho", "proven") else f"{what}, grid"
         field = {"R": "bound", "rho": "decay", "epsilon": "label_epsilon"}[what]
-        return {value: adult_variant(self.settings, kind, **{field: value}) for value in self[grid]}
+        return {
+            value: adult_variant(self.settings, kind, regularization=a, **{field: value})
+            for value in self[grid]
+        }
+
+    def _reference(self, a: float) -> Variant:
+        return adult_variant(self.settings, "reference", regularization=a)
 
     def _by_regularization(self) -> dict[float, tuple[Variant, Variant]]:
         """The reference and both phases as published with the largest epsilon, by a."""
@@ -132,14 +158,15 @@ class Figure4(Experiment):
 
     def cells(self) -> dict[str, Job]:
         """One cell per variant; along rho the risk is followed."""
-        base = [adult_variant(self.settings, kind) for kind in ("reference", "phase 1")]
-        followed = set(base)
-        variants = set(base) | set(self._variants("phase 1", "epsilon").values())
-        variants |= {each for both in self._by_regularization().values() for each in both}
-        for kind in _BOTH:
-            followed |= set(self._variants(kind, "rho").values())
-            for what in ("R", "rho", "epsilon"):
-                variants |= set(self._variants(kind, what).values())
+        followed: set[Variant] = set()
+        variants = {each for both in self._by_regularization().values() for each in both}
+        for a in (self["a"], *self["other a"]):
+            variants.add(self._reference(a))
+            variants |= set(self._variants("phase 1", "epsilon", a).values())
+            for kind in _BOTH:
+                followed |= set(self._variants(kind, "rho", a).values())
+                for what in ("R", "rho", "epsilon"):
+                    variants |= set(self._variants(kind, what, a).values())
         return {
             each.label: adult_cell(self.settings, each, course=each in followed)
             for each in sorted(variants, key=lambda each: each.label)
@@ -147,31 +174,46 @@ class Figure4(Experiment):
 
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """Risks along each parameter, findings, and what is guaranteed."""
-        reference = adult_variant(self.settings, "reference")
-        base = final_risk(results[reference.label], reference, self["servers"])
-        along = [(kind, what) for what in ("R", "rho", "epsilon") for kind in _BOTH]
-        risks = {
-            (kind, what): {
-                value: final_risk(results[each.label], each, self["servers"])
-                for value, each in self._variants(kind, what).items()
-            }
-            for kind, what in (*along, _LABELS_ALONE)
-        }
-        courses = {
-            kind: {
-                value: risk_course(results[each.label], each, self["servers"])
-                for value, each in self._variants(kind, "rho").items()
-            }
-            for kind in _BOTH
-        }
+        base, risks, courses = self._measured(results, self["a"])
         return Evaluation(
             panels=self._panels(base, risks, courses),
             tables={
                 "What is guaranteed": self._guarantees(results),
                 "How near to the reference, by the regulariser's constant": self._nearness(results),
             },
-            findings=self._findings(results, base, risks, courses),
+            findings=(
+                *self._findings(results, self["a"]),
+                *(
+                    replace(finding, choice=CONSTANT, variant=f"{a:g}")
+                    for a in self["other a"]
+                    for finding in self._findings(results, a)
+                ),
+                *self._near_elsewhere(results),
+                *self._near_otherwise(results),
+            ),
             remarks=(self._spread(risks),),
+        )
+
+    def _measured(self, results: Mapping[str, Result], a: float) -> _Measured:
+        """The reference's risk, the others' along each parameter, and courses along rho."""
+        reference = self._reference(a)
+        along = [(kind, what) for what in ("R", "rho", "epsilon") for kind in _BOTH]
+        return _Measured(
+            final_risk(results[reference.label], reference, self["servers"]),
+            {
+                (kind, what): {
+                    value: final_risk(results[each.label], each, self["servers"])
+                    for value, each in self._variants(kind, what, a).items()
+                }
+                for kind, what in (*along, _LABELS_ALONE)
+            },
+            {
+                kind: {
+                    value: risk_course(results[each.label], each, self["servers"])
+                    for value, each in self._variants(kind, "rho", a).items()
+                }
+                for kind in _BOTH
+            },
         )
 
     def _spread(self, risks: Mapping[tuple[Kind, str], Mapping[float, Array]]) -> str:
@@ -240,42 +282,38 @@ class Figure4(Experiment):
             ),
         )
 
-    def _findings(
-        self,
-        results: Mapping[str, Result],
-        base: Array,
-        risks: Mapping[tuple[Kind, str], Mapping[float, Array]],
-        courses: Mapping[Kind, Mapping[float, Array]],
-    ) -> tuple[Finding, ...]:
-        reference = float(base.mean())
+    def _findings(self, results: Mapping[str, Result], a: float) -> tuple[Finding, ...]:
+        base, risks, courses = self._measured(results, a)
         findings = []
         for kind in _BOTH:
             times = {
                 value: convergence_round(course, self["settled"])
                 for value, course in courses[kind].items()
             }
+            bound = 0.01 * float(base.mean())
             judged = {
                 "R": all_above(_steps(risks[kind, "R"]), _FORM),
                 "rho: time": all_above(_steps(times), _FORM),
-                "rho: risk": all_within(_steps(risks[kind, "rho"]), 0.01 * reference, _FORM),
+                "rho: risk": all_within(_steps(risks[kind, "rho"]), bound, _FORM),
             }
             for name, each in judged.items():
-                labels = self._labels(kind, name.split(":")[0])
+                labels = self._labels(kind, name.split(":")[0], a)
                 findings.append(Finding.judged(name, kind, *each, rests_on=labels))
         for kind in (_LABELS_ALONE[0], *_BOTH):
-            findings += self._epsilon_findings(kind, base, risks)
-        return (*findings, *self._near_elsewhere(results))
+            findings += self._epsilon_findings(kind, base, risks, a)
+        return tuple(findings)
 
-    def _labels(self, kind: Kind, what: str) -> list[str]:
-        """What a finding along a parameter rests on."""
-        variants = self._variants(kind, what).values()
-        return [adult_variant(self.settings, "reference").label, *(each.label for each in variants)]
+    def _labels(self, kind: Kind, what: str, a: float) -> list[str]:
+        """What a finding along a parameter rests on: the reference first."""
+        variants = self._variants(kind, what, a).values()
+        return [self._reference(a).label, *(each.label for each in variants)]
 
     def _epsilon_findings(
         self,
         kind: Kind,
         base: Array,
         risks: Mapping[tuple[Kind, str], Mapping[float, Array]],
+        a: float,
     ) -> list[Finding]:
         by_epsilon = risks[kind, "epsilon"]
         some = {value: risk for value, risk in by_epsilon.items() if value <= self["large epsilon"]}
@@ -287,27 +325,44 @@ class Figure4(Experiment):
                 for value, risk in by_epsilon.items()
             }
             judged["phase 2"] = all_above(extra, _FORM)
-        large = {value: risk for value, risk in by_epsilon.items() if value > self["large epsilon"]}
-        gaps = {f"epsilon {value:g}": paired(risk, base) for value, risk in large.items()}
-        bound = 0.05 * float(base.mean())
-        judged["large epsilon"] = all_within(gaps | _steps(large), bound, _FORM)
-        calibration = "phase 1 alone" if kind == "phase 1" else kind
-        own = self._labels(kind, "epsilon")
+        judged["large epsilon"] = self._near(base, by_epsilon, self["close"])
+        own = self._labels(kind, "epsilon", a)
         # The first label is the reference's, which the fall from epsilon to epsilon does not need.
         rests_on = {
             "epsilon": own[1:],
-            "phase 2": [*own[1:], *self._labels("phase 1", "epsilon")[1:]],
+            "phase 2": [*own[1:], *self._labels("phase 1", "epsilon", a)[1:]],
             "large epsilon": own,
         }
         return [
-            Finding.judged(name, calibration, *each, rests_on=rests_on[name])
+            Finding.judged(name, _noise(kind), *each, rests_on=rests_on[name])
             for name, each in judged.items()
         ]
+
+    def _near(self, base: Array, by_epsilon: Mapping[float, Array], share: float) -> Judged:
+        """Whether large epsilons are near the reference and to each other."""
+        large = {value: risk for value, risk in by_epsilon.items() if value > self["large epsilon"]}
+        gaps = {f"epsilon {value:g}": paired(risk, base) for value, risk in large.items()}
+        return all_within(gaps | _steps(large), share * float(base.mean()), _FORM)
+
+    def _near_otherwise(self, results: Mapping[str, Result]) -> Iterator[Finding]:
+        """Near the reference, by other shares of its risk."""
+        a = self["a"]
+        base, risks, _ = self._measured(results, a)
+        for kind in (_LABELS_ALONE[0], *_BOTH):
+            for share in self["other close"]:
+                yield Finding.judged(
+                    "large epsilon",
+                    _noise(kind),
+                    *self._near(base, risks[kind, "epsilon"], share),
+                    choice=_CLOSE,
+                    variant=f"{share:.0%}",
+                    rests_on=self._labels(kind, "epsilon", a),
+                )
 
     def _near_elsewhere(self, results: Mapping[str, Result]) -> Iterator[Finding]:
         """Whether other constants a bring the largest epsilon near the reference."""
         for a, (reference, published) in self._by_regularization().items():
-            if a == self["a"]:
+            if a in (self["a"], *self["other a"]):
                 continue
             base = final_risk(results[reference.label], reference, self["servers"])
             gap = paired(final_risk(results[published.label], published, self["servers"]), base)
@@ -315,8 +370,8 @@ class Figure4(Experiment):
             yield Finding.judged(
                 "large epsilon",
                 "published",
-                *all_within(gaps, 0.05 * float(base.mean()), _FORM),
-                choice="a",
+                *all_within(gaps, self["close"] * float(base.mean()), _FORM),
+                choice=CONSTANT,
                 variant=f"{a:g}",
                 rests_on=[reference.label, published.label],
             )
@@ -327,7 +382,7 @@ class Figure4(Experiment):
             base = final_risk(results[reference.label], reference, self["servers"])
             gap = paired(final_risk(results[published.label], published, self["servers"]), base)
             nothing = self["servers"] * np.log(2) - float(base.mean())
-            bound = 0.05 * float(base.mean())
+            bound = self["close"] * float(base.mean())
             rows.append((a, float(base.mean()), f"{gap:.3g}", bound, nothing))
         return Table.of(
             (
@@ -335,7 +390,7 @@ class Figure4(Experiment):
                 "reference risk",
                 "both phases, published, labels' (local, proven) epsilon "
                 f"{Given(max(self['epsilon, grid']))}: above it by",
-                "5% of it",
+                f"{self['close']:.0%} of it",
                 "the classifier w = 0: above it by",
             ),
             rows,
@@ -352,6 +407,11 @@ class Figure4(Experiment):
             GUARANTEE_COLUMNS,
             rows,
         )
+
+
+def _noise(kind: Kind) -> str:
+    """What a finding says of the noise."""
+    return "phase 1 alone" if kind == "phase 1" else kind
 
 
 def _steps(values: Mapping[float, Array]) -> dict[str, Interval]:

@@ -24,6 +24,7 @@ from dpadmm_papers.experiment import (
 )
 from dpadmm_papers.pdml.comparison import (
     COLUMNS,
+    COMPARABLE,
     PRINTED,
     SETS,
     Accuracies,
@@ -73,7 +74,7 @@ _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
         "comparable to the reference.",
         "The reference's accuracy minus that at epsilon 0.4, R 9, in the mean over the seven sets, "
         "has a 97.5% interval whose upper end is at most the paper's own mean gap.",
-        choices=("spread of eta",),
+        choices=("spread of eta", COMPARABLE),
     ),
     Conclusion(
         "banana",

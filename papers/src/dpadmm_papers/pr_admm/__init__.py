@@ -9,6 +9,7 @@ from dpadmm_papers.pr_admm.accuracy import Figures5And6
 from dpadmm_papers.pr_admm.convergence import Figure4
 from dpadmm_papers.pr_admm.noise import Lemma5
 from dpadmm_papers.pr_admm.rates import Theorems5And6
+from dpadmm_papers.pr_admm.recursion import Proposition1
 from dpadmm_papers.pr_admm.tuning import Figure2, Figure3
 
 EXPERIMENTS: Final[tuple[Experiment, ...]] = (
@@ -18,4 +19,5 @@ EXPERIMENTS: Final[tuple[Experiment, ...]] = (
     Figures5And6(),
     Lemma5(),
     Theorems5And6(),
+    Proposition1(),
 )

@@ -84,7 +84,7 @@ class Theorems5And6(RateExperiment, Section5):
             name = f"without noise, {regime.words}"
             found[name] = replace(job, parameters=replace(job.parameters, rounds=rounds))
         for who in PROPOSED:
-            found[f"{who}, noise of a chosen size, {self.regimes[0].words}"] = self._noisy(who)
+            found[f"{who}, noise of a chosen size, {self.regimes[0].words}"] = self.noisy(who)
         return found
 
     def noise_of(self, name: str) -> str:
@@ -97,7 +97,7 @@ class Theorems5And6(RateExperiment, Section5):
         regime = found.get(name, self.regimes[0])
         return {word: str(value) for word, value in self.choice_of(regime).items()}
 
-    def _noisy(self, who: str) -> TrainingJob:
+    def noisy(self, who: str) -> TrainingJob:
         """A published run whose epsilon, by Lemma 5, gives the chosen first deviation."""
         rounds, regime = self["iterations followed, noise"], self.regimes[0]
         total = (

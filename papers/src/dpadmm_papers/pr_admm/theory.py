@@ -52,16 +52,16 @@ def iteration_total(rounds: int, decay: float) -> float:
     return decay * rounds * (rounds**2 - 1) / 3 + 1
 
 
-def _laplacians(topology: Topology) -> tuple[Array, Array]:
+def laplacians(topology: Topology) -> tuple[Array, Array]:
     """L+ = D + A and L- = D - A."""
     adjacency = np.asarray(topology.adjacency.toarray(), dtype=np.float64)
     degrees = np.diag(adjacency.sum(axis=1))
     return degrees + adjacency, degrees - adjacency
 
 
-def _spectrum(topology: Topology) -> tuple[float, float, float]:
+def spectrum(topology: Topology) -> tuple[float, float, float]:
     """Largest eigenvalues of L+ and of Q = sqrt(L-/2); least positive one of L-."""
-    plus, minus = _laplacians(topology)
+    plus, minus = laplacians(topology)
     signed = np.linalg.eigvalsh(minus)
     positive = signed[signed > _ZERO * signed[-1]]
     largest = float(np.linalg.eigvalsh(plus)[-1])
@@ -77,7 +77,7 @@ def deviation_bound(topology: Topology, penalty: float, norm: float, gradient: f
     ``norm`` is V_1, ``gradient`` is V_2, both of all parties stacked. As printed: the proof uses
     ||a + b||^2 <= ||a||^2 + ||b||^2, which is false, and bounds a sum of norms by squares.
     """
-    largest, root, least = _spectrum(topology)
+    largest, root, least = spectrum(topology)
     return (largest + 2 * root) * norm**2 + 2 * gradient**2 / (penalty**2 * least) + 1
 
 
@@ -136,8 +136,8 @@ def convergence_bound(
     corrected
         With the norm of the proof; False as printed.
     """
-    plus, minus = _laplacians(topology)
-    largest, _, least = _spectrum(topology)
+    plus, minus = laplacians(topology)
+    largest, _, least = spectrum(topology)
     apart = first - optimum
     start = float(np.sum(first * (minus @ first))) / 2
     distance = float(np.sum(apart * ((plus if corrected else minus) @ apart))) / 2

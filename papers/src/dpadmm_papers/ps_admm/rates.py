@@ -53,9 +53,13 @@ class Theorems3And4(RateExperiment):
             200, "with the sigma that Theorem 2 has for K = 50 and epsilon = 0.5"
         ),
         "lengths": ours(
-            {0.1: (5, 30, 300), 0.5: (5, 30, 300)},
-            "of runs that each keep to one epsilon, for each budget: noise grows as "
-            "sqrt(K) / epsilon, so that the best K of the larger budget lies further out",
+            {
+                "published": {0.1: (5, 100, 300, 1000), 0.5: (30, 300, 1000, 3000)},
+                "proven": {0.1: (5, 100, 300, 1000, 3000), 0.5: (30, 300, 1000, 3000, 10000)},
+            },
+            "of runs that each keep to one epsilon, by noise and budget: noise grows as "
+            "sqrt(K) / epsilon, so that the best K of the larger budget, and of the smaller proven "
+            "noise, lies further out. Each grid goes on until the criterion rises again",
         ),
         "runs of the longest": ours(4, "they take long, and noise is large there"),
     }
@@ -103,7 +107,7 @@ class Theorems3And4(RateExperiment):
                 name = f"{calibration}, claimed or proven epsilon {Given(epsilon)}"
                 found[name] = {
                     rounds: self._cell(f"{name}, {rounds}", what, rounds)
-                    for rounds in self["lengths"][epsilon]
+                    for rounds in self["lengths"][calibration][epsilon]
                 }
         return found
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, ClassVar, Final, NamedTuple
 
 from dpadmm.experiments.jobs import Job, Result, TrainingJob
 from dpadmm.experiments.meaning import bound_of
 from dpadmm.privacy.figures import AtMost
+from dpadmm.report.document import Table
 from dpadmm_papers.experiment import (
     Conclusion,
     Evaluation,
@@ -31,6 +32,7 @@ from dpadmm_papers.r_admm.common import (
     outcome_table,
     placed,
     privacy_panels,
+    spent,
 )
 from dpadmm_papers.statistics import contrast, difference
 from dpadmm_papers.verdicts import Judged, all_above, all_below, listed
@@ -87,6 +89,15 @@ class FigureFive(Section8):
             "the paper bounds its privacy loss so; DVP's own Algorithm 2 is a variant",
         ),
         "other graphs": ours(("complete",), "whether the graph decides"),
+        "axes of (a) to (c)": paper(
+            {2.0: (0.34, 0.48), 1.0: (0.3, 0.7), 0.5: (0.2, 1.8)},
+            "average loss by alpha: the lowest and the highest tick label",
+        ),
+        "axes of (d) to (f)": paper(
+            {2.0: (0.0, 25.0), 1.0: (0.0, 14.0), 0.5: (0.0, 7.0)},
+            "upper bound of the privacy loss by alpha, likewise",
+        ),
+        "axis of (g)": paper((0.05, 0.3), "classification error rate, likewise"),
     }
     conclusions = (
         Conclusion(
@@ -206,10 +217,13 @@ class FigureFive(Section8):
         findings.append(self._node_to_node(results))
         runs = [(kind, alpha, who) for kind in CALIBRATIONS for alpha in alphas for who in PRIVATE]
         more = [("published", alpha, who) for alpha in alphas for who in (PRINTED, self._half())]
-        tables = {"Losses and errors": outcome_table(results, [*runs, *more], "algorithm")}
+        tables = {
+            "Losses and errors": outcome_table(results, [*runs, *more], "algorithm"),
+            "Levels beside the paper's axes": self._axes(cells, results),
+        }
         panels = (
             *course_panels(results, alphas, PRIVATE),
-            *privacy_panels(cells, results, (alphas[0], alphas[-1]), (R, DVP), self["delta"]),
+            *privacy_panels(cells, results, alphas, PRIVATE, self["delta"]),
             error_panel(results, alphas, {who: who for who in PRIVATE}, "algorithm"),
         )
         return Evaluation(panels, tables, tuple(findings), self._remarks(results))
@@ -270,6 +284,39 @@ class FigureFive(Section8):
         }
         rests_on = places.values()
         return Finding.of("from node to node", "published", all_below(found), rests_on=rests_on)
+
+    def _axes(self, cells: Mapping[str, Job], results: Mapping[str, Result]) -> Table:
+        """What the published runs come to, beside the ticks of the paper's axes.
+
+        A curve need not fill its axis; one that leaves it is at another level than the paper's.
+        """
+        rows = []
+
+        def row(part: str, what: str, axis: tuple[float, float], found: Sequence[float]) -> None:
+            low, high = axis
+            inside = low <= min(found) and max(found) <= high
+            ends = (f"{min(found):.3g}", f"{max(found):.3g}")
+            rows.append((part, what, f"{low:g} to {high:g}", *ends, "yes" if inside else "no"))
+
+        for place, alpha in enumerate(self["alphas"]):
+            named = {who: label("published", alpha, who) for who in PRIVATE}
+            courses = [results[each].course("average loss") for each in named.values()]
+            means = [float(each) for course in courses for each in course.mean(axis=1)]
+            title = f"({'abc'[place]}) alpha = {alpha:g}"
+            row(title, "average loss", self["axes of (a) to (c)"][alpha], means)
+            for who, each in named.items():
+                total = float(spent(cells[each]).published[-1])
+                title = f"({'def'[place]}) alpha = {alpha:g}, {who}"
+                axis = self["axes of (d) to (f)"][alpha]
+                row(title, "privacy loss after the last iteration", axis, [total])
+        errors = [
+            float(error_of(results[label("published", alpha, who)]).mean())
+            for alpha in self["alphas"]
+            for who in PRIVATE
+        ]
+        row("(g)", "test error", self["axis of (g)"], errors)
+        heads = ("panel", "of what", "the paper's axis", "ours, lowest", "highest", "inside")
+        return Table.of(heads, rows)
 
     def _remarks(self, results: Mapping[str, Result]) -> tuple[str, ...]:
         def of(calibration: str, alpha: float, who: str) -> Result:

@@ -41,7 +41,10 @@ from dpadmm_papers.r_admm.common import (
     spent,
 )
 from dpadmm_papers.statistics import contrast, difference, ranges
-from dpadmm_papers.verdicts import Judged, above, all_below, all_within, certain, every
+from dpadmm_papers.verdicts import Judged, above, all_below, all_within, certain, every, within
+
+# The choice of ours that Fig. 2 was varied over.
+_LEAST: Final = "what counts as least"
 
 
 class FigureTwo(Section8):
@@ -59,6 +62,10 @@ class FigureTwo(Section8):
             (0.0022, 0.022, 0.07, 0.7, 2.2, 7.0, 22.0), "the axis is not legible in our copy"
         ),
         "splits": ours(10, "random splits into training and test rows; the paper has one"),
+        "flat": ours(
+            0.002,
+            "errors that differ by less are read off a figure as the same: ten of 5,222 test rows",
+        ),
     }
     conclusions = (
         Conclusion(
@@ -66,6 +73,7 @@ class FigureTwo(Section8):
             "The classification error rate is minimised at rho = 0.22 or about.",
             "The 97.5% interval over splits of error(0.22) - error(rho), split by split, is below "
             "0 for every other rho; all of them are at least a factor of 3 away.",
+            choices=(_LEAST,),
         ),
     )
 
@@ -92,6 +100,9 @@ class FigureTwo(Section8):
             if rho != self["rho"]
         }
         best = min(errors, key=lambda rho: float(errors[rho].mean()))
+        means = {rho: float(found.mean()) for rho, found in errors.items()}
+        small = [mean for rho, mean in means.items() if rho <= self["rho"]]
+        large = [mean for rho, mean in means.items() if rho >= self["rho"]]
         table = Table.of(
             ("rho", "test error", "error(0.22) less this one"),
             [
@@ -107,12 +118,28 @@ class FigureTwo(Section8):
             x_scale="log",
             note="the band is the 97.5% interval over random splits.",
         )
+        below, beyond = (max(part) - min(part) for part in (small, large))
         remark = (
-            f"The smallest mean error of this grid is {errors[best].mean():.2%}, at rho = "
+            f"Below {self['rho']:g} the error is {'' if below <= self['flat'] else 'not '}flat: up "
+            f"to there the means lie within {below:.2%} of each other, from there on within "
+            f"{beyond:.2%}. The smallest mean error of this grid is {means[best]:.2%}, at rho = "
             f"{best:g}. With 50 iterations the run ends before the optimum, which regularises too."
         )
-        finding = Finding.of("minimum", "", all_below(gaps, ".3%"))
-        return Evaluation((panel,), {"Errors": table}, (finding,), (remark,))
+        findings = (
+            Finding.of("minimum", "", all_below(gaps, ".3%")),
+            self._among_the_least(chosen - errors[best], best),
+        )
+        return Evaluation((panel,), {"Errors": table}, findings, (remark,))
+
+    def _among_the_least(self, gap: Array, best: float) -> Finding:
+        """Whether the paper's rho is as good as the best, to what a figure shows."""
+        flat = self["flat"]
+        found = mean_interval(gap)
+        number = f"error({self['rho']:g}) less error({best:g}), the least: {found:.3%}."
+        variant = f"to {flat:.1%} points"
+        return Finding.judged(
+            "minimum", "", within(found, -flat, flat), number, choice=_LEAST, variant=variant
+        )
 
 
 # What "not significantly" allows: a percentage point of error, a twentieth of the loss.
