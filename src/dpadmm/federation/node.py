@@ -103,9 +103,10 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
         late = _serve(mailbox, departure, config.policy.serve_for)
         if late:
             watcher.event("neighbours-late", level="warning", missing=late)
-    early = trained is not None and trained.federation["lost"] is not None
-    if early and departure is not None and departure.left_out:
-        raise LeftOut(setup.name, trained)
+    # A study that ended early has no results.
+    if isinstance(trained, Run) and trained.federation["lost"] is not None:
+        if departure is not None and departure.left_out:
+            raise LeftOut(setup.name, trained)
     watcher.finished()
     return trained
 

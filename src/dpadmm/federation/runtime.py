@@ -161,7 +161,9 @@ class NodeSetup:
         content = {name: getattr(study, name) for name in names} | {"simulation_key": simulation}
         return StudyConfig(
             study=StudySection(**content),
-            result=StudyResult(record=config.result.record, report=config.result.report),
+            result=StudyResult(
+                record=config.result.record, report=config.result.report, schema=None
+            ),
             **self._rows(),
         )
 
