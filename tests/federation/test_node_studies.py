@@ -141,7 +141,8 @@ def test_nodes_find_what_one_process_finds(make_study, kind, noise, graph):
 
 @pytest.mark.parametrize("noise", ["own", "shared"])
 def test_a_study_is_charged_once_whatever_kills_a_node(make_study, noise):
-    federation = make_study("infer", averager="hub", noise=noise, topology="server")
+    more = {"topology": "server", "holdout": 0.25}
+    federation = make_study("infer", averager="hub", noise=noise, **more)
     for name in ("hub", "north", "south"):
         federation.start(name)
     for name in ("north", "south"):
@@ -163,6 +164,10 @@ def test_a_study_is_charged_once_whatever_kills_a_node(make_study, noise):
             account = ledger.verify()
         (run,) = account.runs.values()
         assert sorted(run.events) == [0, 1, 2, 3]
+        # Rows that are held out are not read, and nothing is charged for them.
+        read, kept_out = account.parts
+        assert run.rows == read.rows == (0, federation.rows[name] * 3 // 4)
+        assert read.spent > 0 == kept_out.spent
         assert account.spent_epsilon == pytest.approx(record["privacy"]["epsilon"], rel=1e-6)
         if name == "west":
             assert before.items() <= run.commits.items()
@@ -265,3 +270,12 @@ def test_what_is_asked_is_agreed_on_and_no_other_record_is_overwritten(make_stud
     (federation.folder / "north.record").write_text('{"run_sha256": "ab", "format": 1}')
     with pytest.raises(ParameterError, match="that of another run"):
         prepare_node(load_node_config(federation.folder / "north.toml"), insecure_loopback=True)
+
+
+def test_flower_carries_no_study(make_study):
+    from dpadmm.flower.server import check_relayed
+
+    federation = make_study("describe", averager="hub", topology="server", tls=False)
+    agreed = federation.agreed
+    with pytest.raises(ParameterError, match=r"\[study\] must be left out .* got 'describe'"):
+        check_relayed(agreed, agreed.plan(federation.schema))

@@ -103,10 +103,10 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
         late = _serve(mailbox, departure, config.policy.serve_for)
         if late:
             watcher.event("neighbours-late", level="warning", missing=late)
+    left_out = departure is not None and departure.left_out
     # A study that ended early has no results.
-    if isinstance(trained, Run) and trained.federation["lost"] is not None:
-        if departure is not None and departure.left_out:
-            raise LeftOut(setup.name, trained)
+    if left_out and isinstance(trained, Run) and trained.federation["lost"] is not None:
+        raise LeftOut(setup.name, trained)
     watcher.finished()
     return trained
 
