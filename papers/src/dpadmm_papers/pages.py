@@ -368,7 +368,8 @@ def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
         _counts(claims).markdown(),
         "Each experiment was rerun with noise as its paper sets it (as published) and with noise "
         "that provably meets the same budget (proven). A conclusion *stands* or *does not stand* "
-        "when a criterion decides (the changelog names those that were chosen after results were known); the number that decides is on the "
+        "when a criterion decides (the changelog names those that were chosen after results were "
+        "known); the number that decides is on the "
         "experiment's page, with every setting and who chose it. Each is looked at twice at most, "
         f"with {LOOK_LEVEL:.1%} intervals: after 10 runs, and after 60 where 10 do not decide; "
         "what 60 leave open is *not decided*. It is *immaterial* which of several values is best "

@@ -33,6 +33,7 @@ COMMANDS: Final = {
     "reproduce": "dpadmm_papers.command:reproduce_command",
     "choose-alpha": "dpadmm_papers.choose_alpha:choose_alpha_command",
     "report": "dpadmm.cli.report:report",
+    "federation": "dpadmm.cli.federation:federation_app",
     "node": "dpadmm.cli.node:node_command",
     "serve": "dpadmm.cli.serve:serve",
     "run": "dpadmm.cli.run:run_app",

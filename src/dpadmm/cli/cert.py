@@ -23,6 +23,9 @@ cert_app = command_group(
     f"Example: `dpadmm cert authority trial`\n\n{_OWN_AUTHORITY}",
 )
 
+FederationOption = Annotated[
+    Path, typer.Option("--federation", help="The public file of the federation.")
+]
 FolderArgument = Annotated[Path, typer.Argument(help="The folder of the files.")]
 
 
@@ -94,6 +97,71 @@ def node(
 
 
 @cert_app.command()
+def request(
+    name: Annotated[str, typer.Argument(help="The node's name, as in the federation's file.")],
+    federation: FederationOption,
+    folder: Annotated[
+        Path, typer.Option(help="Where NAME.key and NAME.csr go; the node's folder.")
+    ] = Path(),
+    days: Annotated[int, typer.Option(help="How long the authority may use the request.")] = 30,
+    as_json: JsonOption = False,
+) -> None:
+    """Make a node's own key, and a request for its certificate.
+
+    Example: `dpadmm cert request north --federation federation.toml`
+
+    NAME.key stays on this machine, readable by its owner only. Send NAME.csr to the authority: it
+    is public. Name, host and federation are those of the federation's file.
+    """
+    with refusals("cert request", as_json):
+        from dpadmm.federation.identity import make_request, read_request
+        from dpadmm.federation.membership import load_federation
+        from dpadmm.federation.pins import spoken
+
+        told = load_federation(federation)
+        hosts = (told.host(name),)
+        file, key = make_request(folder, name, told.name, hosts=hosts, days=days)
+        facts = read_request(file)
+        words = spoken(facts.fingerprint)
+    if as_json:
+        places = {"request": str(file), "key": str(key)}
+        emit("cert request", {**places, **facts.to_dict(), "words": words})
+        return
+    say(f"Made {key}, which stays here, and {file}, for {facts.hosts[0]} in {told.name}.")
+    say(f"Send {file} to the authority before {facts.until:%Y-%m-%d}. If it calls, read: {words}")
+
+
+@cert_app.command()
+def sign(
+    requests: Annotated[list[Path], typer.Argument(help="What cert request made: NAME.csr.")],
+    federation: FederationOption,
+    authority: Annotated[Path, typer.Option(help="The folder of ca.pem and ca.key.")] = Path(
+        "authority"
+    ),
+    days: Annotated[int, typer.Option(help="How long each certificate is valid.")] = 365,
+    as_json: JsonOption = False,
+) -> None:
+    """Sign requests of a federation's organisations, all of them or none.
+
+    Example: `dpadmm cert sign requests/*.csr --federation federation.toml --authority authority`
+
+    It compares name, host, federation and date with the federation's file, and puts certificates
+    into its folder. A second one of a node is its next one, for `dpadmm federation rotate`. A
+    request proves nothing about who sent it: compare its words by telephone.
+    """
+    with refusals("cert sign", as_json):
+        from dpadmm.federation.membership import load_federation, sign_requests
+
+        signed = sign_requests(load_federation(federation), requests, authority, days)
+    if as_json:
+        emit("cert sign", {"signed": [each.to_dict() for each in signed]})
+        return
+    for each in signed:
+        say(f"{each.name}: {each.certificate}, sha256 {each.fingerprint}")
+        say(f"  request: {each.words}")
+
+
+@cert_app.command()
 def show(
     file: Annotated[Path, typer.Argument(help="A certificate, a PEM file.")],
     as_json: JsonOption = False,
@@ -106,6 +174,7 @@ def show(
     """
     with refusals("cert show", as_json):
         from dpadmm.federation.identity import read_certificate
+        from dpadmm.federation.pins import spoken
 
         facts = read_certificate(file)
     if as_json:
@@ -119,3 +188,4 @@ def show(
     left = f"{facts.days_left} days left" if facts.days_left >= 0 else "EXPIRED"
     say(f"valid: {facts.not_before:%Y-%m-%d %H:%M} to {facts.not_after:%Y-%m-%d %H:%M} UTC, {left}")
     say(f"sha256: {facts.fingerprint}")
+    say(f"in words: {spoken(facts.fingerprint)}")

@@ -13,13 +13,14 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import islice
 from typing import Any, Final, final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpadmm.errors import ExchangeError, ParameterError, passing
@@ -96,10 +97,19 @@ class Consents:
         The 32 bytes of the run.
     security
         Its certificate and key, and the authority; None without TLS.
+    revoked
+        The sha256 of certificates that all agreed not to count.
     """
 
-    def __init__(self, name: str, run: bytes, security: Security | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        run: bytes,
+        security: Security | None,
+        revoked: Collection[str] = (),
+    ) -> None:
         self.name, self._run, self._security = name, run, security
+        self._revoked = frozenset(revoked)
         self._roots = [] if security is None else load_certificates(security.authority)
 
     @property
@@ -144,6 +154,8 @@ class Consents:
                 x509.load_der_x509_certificate(from_base64(text)) for text in consent.certificates
             ]
             found = certificate_fault(name, chain[0], chain[1:], self._roots, datetime.now(UTC))
+            if chain[0].fingerprint(hashes.SHA256()).hex() in self._revoked:
+                found = "its certificate is revoked"
             if not found:
                 key = chain[0].public_key()
                 text = text or signed_text(self._run, name)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -33,6 +32,7 @@ from dpadmm.federation.agreed_study import (
     run_of_study,
 )
 from dpadmm.federation.identity import check_identity, check_node_name, read_certificate
+from dpadmm.federation.pins import Fingerprint, Pinned
 from dpadmm.federation.transport.session import Security, check_loopback, split_address
 from dpadmm.federation.transport.wire import LONGEST_FACTS, MOST_NUMBERS, check_numbers, ends_of
 from dpadmm.plain import Name, Names, Part, as_tuple, canonical_json
@@ -50,6 +50,7 @@ from dpadmm.run.config import (
     plain_data,
     training_parameters,
     validated,
+    with_own,
 )
 from dpadmm.run.options import CALIBRATIONS
 from dpadmm.run.plan import Plan
@@ -65,7 +66,6 @@ _OWN_AFFAIR: Final[dict[str, Any]] = {
 }
 # What a node says about all its neighbours fits into one JSON message.
 _MOST_NODES: Final = 2000
-_FINGERPRINT: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def _node_name(value: Any) -> Any:
@@ -113,6 +113,11 @@ class AgreedRun(Part):
     simulation
         Every party's noise can be drawn again. With own noise that is each node's own business;
         whoever shares noise counts on that of the others.
+    revoked
+        The sha256 of certificates that count for nothing, whatever the authority signed.
+    rotation
+        Who is changing its certificate: the sha256 of the present and of the next one, either of
+        which counts.
     """
 
     study: AgreedStudy | None = None
@@ -125,6 +130,11 @@ class AgreedRun(Part):
     schema_sha256: Name | None = None
     server: NodeName | None = None
     simulation: bool = False
+    revoked: Annotated[tuple[Fingerprint, ...], BeforeValidator(as_tuple)] = ()
+    rotation: Annotated[
+        dict[NodeName, Annotated[tuple[Fingerprint, Fingerprint], BeforeValidator(as_tuple)]],
+        Field(default_factory=dict),
+    ]
 
     @model_validator(mode="after")
     def _check(self) -> AgreedRun:
@@ -178,6 +188,11 @@ class AgreedRun(Part):
             agreed["colluders"] = self.colluders
         if self.simulation:
             agreed["simulation"] = True
+        # Unsaid where there is nothing: hashes of runs without stay as they were.
+        if self.revoked:
+            agreed["revoked"] = sorted(self.revoked)
+        if self.rotation:
+            agreed["rotation"] = plain_data(self.rotation)
         return agreed
 
     def told(self, schema: Schema) -> dict[str, Any]:
@@ -324,17 +339,7 @@ def _address(value: Any) -> Any:
     return value
 
 
-def _fingerprint(value: Any) -> Any:
-    if not isinstance(value, str) or not _FINGERPRINT.fullmatch(value):
-        raise fail(
-            "must be the sha256 of a certificate, 64 digits and small letters as dpadmm cert show "
-            f"prints it; got {value!r}: compare it by telephone"
-        )
-    return value
-
-
 Address = Annotated[str, BeforeValidator(_address)]
-Fingerprint = Annotated[str, BeforeValidator(_fingerprint)]
 Time = Annotated[float, Field(gt=0, le=1e8)]
 Limit = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
@@ -522,12 +527,15 @@ class NodeConfig(Part):
     pins
         ``[pins]``: the sha256 of the certificate of each party, by its name, as its owner said it
         to this one. Noise that parties share needs everybody's: a server could invent parties.
+    next_pins
+        ``[next_pins]``: those of the next certificates, where the agreed run has a rotation.
     """
 
     run: File
     node: NodeSection
     certificates: CertificateSection | None = None
     pins: Annotated[dict[NodeName, Fingerprint], Field(default_factory=dict)]
+    next_pins: Annotated[dict[NodeName, Fingerprint], Field(default_factory=dict)]
     policy: NodePolicy = NodePolicy()
     neighbour: Annotated[tuple[NeighbourSection, ...], BeforeValidator(as_tuple)] = ()
     result: NodeResultSection | None = None
@@ -639,10 +647,12 @@ class NodeConfig(Part):
                 f"[[neighbour]] must list those that the agreed run links {name!r} with "
                 f"({', '.join(sorted(wanted))}); got {', '.join(sorted(given)) or 'none'}."
             )
+        pinned = self.pinned
+        pinned.check_agreed(agreed.revoked, agreed.rotation)
         if self.node.role == "party":
             self._check_simulation(agreed, planned)
             if planned.algorithm.summation is not None:
-                self._check_pins(agreed)
+                pinned.check_complete(agreed.names)
             if self.simulation is None:
                 self._check_policy(agreed, planned)
 
@@ -661,27 +671,12 @@ class NodeConfig(Part):
                 "false."
             )
 
-    def _check_pins(self, agreed: AgreedRun) -> None:
-        """Refuse to share noise with parties that this node's owner has not pinned."""
-        name = self.node.name
-        missing = set(agreed.names) - {name, *self.pins}
-        if missing:
-            raise ParameterError(
-                "[pins] must have the sha256 of every other party's certificate where noise is "
-                f"shared, else a server could invent parties; {', '.join(sorted(missing))} is not "
-                "there. dpadmm cert show prints it: ask its owner by telephone. Nothing more was "
-                "spent."
-            )
-        assert self.certificates is not None
-        own = read_certificate(self.certificates.certificate).fingerprint
-        if self.pins.get(name, own) != own:
-            raise ParameterError(
-                f"the pin of {name} must be the sha256 of its own certificate, {own}; got "
-                f"{self.pins[name]}: tell the others which one it is."
-            )
-        others = [self.pins[each] for each in agreed.names if each != name]
-        if len({own, *others}) <= len(others):
-            raise ParameterError("[pins] must have another certificate for every party; two agree.")
+    @property
+    def pinned(self) -> Pinned:
+        """Its own certificate, and those that its owner has pinned."""
+        files = self.certificates
+        own = None if files is None else read_certificate(files.certificate).fingerprint
+        return Pinned(self.node.name, own, self.pins, self.next_pins)
 
     def _check_policy(self, agreed: AgreedRun, planned: Plan) -> None:
         """The owner's limits come first: no neighbour or operator can widen them."""
@@ -743,6 +738,13 @@ def load_agreed_run(path: str | Path) -> AgreedRun:
 
 
 def load_node_config(path: str | Path) -> NodeConfig:
-    """Read a ``node.toml``; paths in it are relative to its folder."""
-    content = load_toml(path, "the node's configuration")
-    return validated(NodeConfig, content, Path(path).parent, "the node's configuration")
+    """Read a ``node.toml`` and the file that it names as ``own``; paths are relative to its folder.
+
+    What the owner says under ``own`` stands in the place of what the first file says.
+    """
+    content, folder = load_toml(path, "the node's configuration"), Path(path).parent
+    own = content.pop("own", None)
+    if own is not None:
+        told = load_toml(folder / str(own), "own, the owner's part of the configuration,")
+        content = with_own(content, told)
+    return validated(NodeConfig, content, folder, "the node's configuration")

@@ -5,14 +5,17 @@ write. :func:`check_identity` finds what is wrong with a certificate before anyt
 are unencrypted PEM files that only their owner may read.
 
 Nodes speak mutual TLS. :func:`make_authority` and :func:`make_certificate` make all that a trial
-needs, with keys on the curve P-256 in PKCS #8 files. Organisations with an authority of their own
-bring certificates signed by it.
+needs, with keys on the curve P-256 in PKCS #8 files. In a federation every organisation makes its
+own key, and a request (:func:`make_request`) that its authority signs (:func:`signed_request`): no
+key leaves its machine. Organisations with an authority of their own bring certificates signed by
+it.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
 import ipaddress
 import os
 import re
@@ -24,7 +27,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -41,7 +44,12 @@ from dpadmm.federation.transport.wire import NAME_PATTERN
 AUTHORITY: Final = "ca"
 #: A peer opens connections and accepts them.
 USAGES: Final = (ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH)
+#: The kind of file that asks for a certificate.
+REQUEST: Final = "csr"
 _LONGEST: Final = 1 << 20
+_ASKED: Final = "dpadmm request 1"
+_MINUTE: Final = "%Y-%m-%dT%H:%MZ"
+_REQUEST_WORDS: Final = re.compile(rf"{_ASKED} (\S{{17}}) (\S{{1,63}})")
 _NAME: Final = re.compile(NAME_PATTERN)
 _UNDERSTOOD: Final = (
     x509.BasicConstraints,
@@ -421,32 +429,159 @@ def make_certificate(
     """
     folder = Path(folder)
     check_node_name(name)
-    alternatives = _alternatives(hosts)
+    key = ec.generate_private_key(ec.SECP256R1())
+    place = folder if authority is None else Path(authority)
+    certificate = _issued(place, name, key.public_key(), _alternatives(hosts), days)
+    files = _new_pair(folder, name)
+    _write_pair(files, certificate, key)
+    return files
+
+
+def _issued(
+    authority: Path,
+    name: str,
+    public_key: Any,
+    alternatives: list[x509.GeneralName],
+    days: int,
+) -> x509.Certificate:
+    """The certificate of a node, signed by the authority of a folder."""
     until = _until(days)
-    signer, signer_key = _load_authority(folder if authority is None else Path(authority))
+    signer, signer_key = _load_authority(authority)
     if until > signer.not_valid_after_utc:
         left = (signer.not_valid_after_utc - datetime.now(UTC)).days
         raise ParameterError(
             f"days must not go beyond the authority, which is valid for {left} more days; "
             f"got {days}: take fewer, or make a new authority."
         )
-    files = _new_pair(folder, name)
-    key = ec.generate_private_key(ec.SECP256R1())
     issuer_key = x509.AuthorityKeyIdentifier.from_issuer_public_key(signer_key.public_key())
     builder = (
-        _builder(_subject(name), signer.subject, key.public_key(), until)
+        _builder(_subject(name), signer.subject, public_key, until)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_others=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage(USAGES), critical=False)
         .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
         .add_extension(issuer_key, critical=False)
     )
-    _write_pair(files, builder.sign(signer_key, hashes.SHA256()), key)
+    return builder.sign(signer_key, hashes.SHA256())
+
+
+@dataclass(frozen=True)
+class RequestFacts:
+    """What a node asks an authority to sign; all of it is public.
+
+    Parameters
+    ----------
+    name, hosts
+        The node, and the names and addresses under which it is reached.
+    federation
+        The federation that it is for.
+    until
+        When it expires, in UTC.
+    fingerprint
+        The sha256 of its public key, to be compared by telephone.
+    """
+
+    name: str
+    hosts: tuple[str, ...]
+    federation: str
+    until: datetime
+    fingerprint: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Data for machines."""
+        return asdict(self) | {"until": self.until.isoformat()}
+
+
+def make_request(
+    folder: str | Path, name: str, federation: str, *, hosts: Sequence[str], days: int = 30
+) -> tuple[Path, Path]:
+    """Make ``name.csr``, for the authority of a federation, and ``name.key``, which stays here.
+
+    The request says, signed by the key, which federation it is for and until when it may be used.
+    """
+    check_node_name(name)
+    alternatives = _alternatives(hosts)
+    until = _until(days)
+    files = _new_pair(Path(folder), name, REQUEST)
+    key = ec.generate_private_key(ec.SECP256R1())
+    words = f"{_ASKED} {until:{_MINUTE}} {federation}"
+    request = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(_subject(name))
+        .add_extension(x509.SubjectAlternativeName(alternatives), critical=False)
+        .add_attribute(x509.oid.AttributeOID.UNSTRUCTURED_NAME, words.encode("ascii"))
+        .sign(key, hashes.SHA256())
+    )
+    _write_pair(files, request, key)
     return files
 
 
+def read_request(path: str | Path) -> RequestFacts:
+    """What a request of :func:`make_request` says, if its own key signed it."""
+    return _request_facts(Path(path), _load_request(Path(path)))
+
+
+def _load_request(path: Path) -> x509.CertificateSigningRequest:
+    content = _read(path, "a request")
+    try:
+        request = x509.load_pem_x509_csr(content)
+        good = request.is_signature_valid
+    except (ValueError, TypeError, UnsupportedAlgorithm):
+        raise ParameterError(
+            f"a request must be a PEM file (-----BEGIN CERTIFICATE REQUEST-----); got {path}."
+        ) from None
+    if not good:
+        raise ParameterError(
+            f"a request must be signed by its own key; {path} is not: have it made again."
+        )
+    return request
+
+
+def _request_facts(path: Path, request: x509.CertificateSigningRequest) -> RequestFacts:
+    try:
+        asked = request.attributes.get_attribute_for_oid(x509.oid.AttributeOID.UNSTRUCTURED_NAME)
+        found = _REQUEST_WORDS.fullmatch(asked.value.decode("ascii"))
+        assert found is not None
+        until = datetime.strptime(found[1], _MINUTE).replace(tzinfo=UTC)
+        alternatives = request.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        name = check_node_name(_common_name(request.subject))
+    except (ValueError, AssertionError, x509.AttributeNotFound, x509.ExtensionNotFound):
+        raise ParameterError(
+            "a request must say whom it is for, in which federation and until when, as dpadmm cert "
+            f"request writes it; {path} does not: have it made so."
+        ) from None
+    spki = serialization.PublicFormat.SubjectPublicKeyInfo
+    shown = request.public_key().public_bytes(serialization.Encoding.DER, spki)
+    hosts = tuple(str(host.value) for host in alternatives.value)
+    fingerprint = hashlib.sha256(shown).hexdigest()
+    return RequestFacts(name, hosts, found[2], until, fingerprint)
+
+
+def signed_request(
+    path: str | Path, authority: str | Path, *, hosts: Sequence[str], days: int = 365
+) -> bytes:
+    """The certificate (PEM) that a request asks for, for these hosts and no others.
+
+    Parameters
+    ----------
+    path
+        The request; who may ask for what was checked by :func:`read_request` and the caller.
+    authority
+        The folder with ``ca.pem`` and ``ca.key``.
+    hosts
+        Where the node is reached.
+    days
+        How long the certificate is valid; not longer than its authority.
+    """
+    path = Path(path)
+    request = _load_request(path)
+    name = _request_facts(path, request).name
+    issued = _issued(Path(authority), name, request.public_key(), _alternatives(hosts), days)
+    return issued.public_bytes(serialization.Encoding.PEM)
+
+
 def _builder(
-    subject: x509.Name, issuer: x509.Name, public_key: ec.EllipticCurvePublicKey, until: datetime
+    subject: x509.Name, issuer: x509.Name, public_key: Any, until: datetime
 ) -> x509.CertificateBuilder:
     return (
         x509.CertificateBuilder()
@@ -503,15 +638,15 @@ def _alternatives(hosts: Iterable[str]) -> list[x509.GeneralName]:
     return names
 
 
-def _new_pair(folder: Path, name: str) -> tuple[Path, Path]:
-    """The two files of a name, neither of which may be there; the folder is made if need be."""
+def _new_pair(folder: Path, name: str, kind: str = "pem") -> tuple[Path, Path]:
+    """The public file of a name and its key, neither of which may be there; makes the folder."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
         raise DataError(
             f"folder must be one that can be made; got {folder}: {error.strerror}."
         ) from None
-    files = folder / f"{name}.pem", folder / f"{name}.key"
+    files = folder / f"{name}.{kind}", folder / f"{name}.key"
     for file in files:
         if os.path.lexists(file):
             raise ParameterError(
@@ -522,18 +657,20 @@ def _new_pair(folder: Path, name: str) -> tuple[Path, Path]:
 
 
 def _write_pair(
-    files: tuple[Path, Path], certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+    files: tuple[Path, Path],
+    public: x509.Certificate | x509.CertificateSigningRequest,
+    key: ec.EllipticCurvePrivateKey,
 ) -> None:
     pem = serialization.Encoding.PEM
     plain = serialization.NoEncryption()
-    certificate_file, key_file = files
+    public_file, key_file = files
     with written_whole(key_file, "the key", private=True, new=True) as file:
         file.write(key.private_bytes(pem, serialization.PrivateFormat.PKCS8, plain))
     try:
-        with written_whole(certificate_file, "the certificate", new=True) as file:
-            file.write(certificate.public_bytes(pem))
+        with written_whole(public_file, f"the {public_file.suffix} file", new=True) as file:
+            file.write(public.public_bytes(pem))
     except DataError:
-        # A key without its certificate is of no use, and would stand in the way of the next.
+        # A key without the file made with it is of no use, and would stand in the next one's way.
         key_file.unlink(missing_ok=True)
         raise
 

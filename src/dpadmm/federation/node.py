@@ -297,7 +297,8 @@ def check_node(setup: NodeSetup, *, reach: bool = False) -> Iterator[Check]:
     if config.watch.metrics is not None:
         yield _try("metrics", lambda: _metrics(setup))
     for name, address in config.addresses.items() if reach else ():
-        found = probe(name, address, setup.security, pin=config.pins.get(name))
+        pins = [each[name] for each in (config.pins, config.next_pins) if name in each]
+        found = probe(name, address, setup.security, pins=pins)
         yield Check(f"reach {name}", found.reached, f"{found.reason}: {found.advice}")
     unseen = set(config.pins) - {setup.name, *config.addresses}
     if reach and unseen:

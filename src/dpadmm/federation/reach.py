@@ -27,7 +27,7 @@ import ssl
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, final
 
@@ -90,7 +90,7 @@ def probe(
     address: str,
     security: Security | None,
     *,
-    pin: str | None = None,
+    pins: Collection[str] = (),
     timeout: float = _TIMEOUT,
 ) -> Cause:
     """Dial a neighbour once and say what is there.
@@ -101,8 +101,8 @@ def probe(
         The neighbour, and where it should be.
     security
         This node's own files; without them only a connection is opened.
-    pin
-        The sha256 of the certificate that it must show, where its owner has said it.
+    pins
+        The sha256 of the certificate that it must show, or of either, where its owner has said it.
     timeout
         Seconds for each of the steps: name, connection, certificates.
     """
@@ -111,7 +111,7 @@ def probe(
         places = _look_up(name, host, port, timeout)
         with _connected(name, address, places, timeout) as connection:
             if security is not None:
-                _check_tls(name, host, address, places, connection, security, pin, timeout)
+                _check_tls(name, host, address, places, connection, security, pins, timeout)
     except _Found as found:
         return found.finding
     return Cause(REACHED, f"{name} answers at {address}.")
@@ -187,7 +187,7 @@ def _check_tls(
     places: list[Any],
     connection: socket.socket,
     security: Security,
-    pin: str | None,
+    pins: Collection[str],
     timeout: float,
 ) -> None:
     """Show this node's certificate and look at the other's."""
@@ -201,7 +201,7 @@ def _check_tls(
         ) from None
     try:
         with strict.wrap_socket(connection, server_hostname=host) as link:
-            _check_certificate(name, host, address, _certificate(link), pin)
+            _check_certificate(name, host, address, _certificate(link), pins)
             _hear_verdict(name, link, security)
     except ssl.SSLCertVerificationError as error:
         facts = None
@@ -247,7 +247,7 @@ def _certificate(link: ssl.SSLSocket) -> CertificateFacts:
 
 
 def _check_certificate(
-    name: str, host: str, address: str, facts: CertificateFacts, pin: str | None
+    name: str, host: str, address: str, facts: CertificateFacts, pins: Collection[str]
 ) -> None:
     if facts.name != name:
         raise _Found(
@@ -261,10 +261,11 @@ def _check_certificate(
             f"the certificate of {name} is for {', '.join(facts.hosts) or 'no host'}, and not for "
             f"{host}: dial one of those, or have it made again with --host {host}.",
         )
-    if pin not in (None, facts.fingerprint):
+    if pins and facts.fingerprint not in pins:
         raise _Found(
             "another-certificate",
-            f"the certificate of {name} has the sha256 {facts.fingerprint}, and [pins] has {pin}: "
+            f"the certificate of {name} has the sha256 {facts.fingerprint}, and [pins] has "
+            f"{' or '.join(pins)}: "
             "ask its owner by telephone which one is right.",
         )
 

@@ -119,6 +119,10 @@ class NodeSetup:
         )
         return replace(self, config=config, rehearsal=True)
 
+    def consents(self, run: bytes) -> Consents:
+        """How this node agrees to a run, or to a view of it, and checks that others do."""
+        return Consents(self.name, run, self.security, frozenset(self.agreed.revoked))
+
     def whole(self, agreed: AgreedRun | None = None) -> WholePlan:
         """The plan of the agreed run, or of a later view, with its evaluation."""
         with warnings.catch_warnings():
@@ -545,7 +549,7 @@ class NodeRuntime:
                 on_refused=self._refused,
             )
         )
-        consents = Consents(setup.name, run, setup.security)
+        consents = setup.consents(run)
         before = noted_consents(self.store.note(run, _AGREED), nodes, signed=consents.signed)
         agreement = Agreement(
             session,
@@ -557,13 +561,13 @@ class NodeRuntime:
         )
         if before is not None:
             if setup.planned.algorithm.summation is not None:
-                check_pinned(before, config.pins)
+                check_pinned(before, config.pinned.in_run(before))
             self.watcher.event("continued", round=self.store.rounds(run), spec=run.hex())
         else:
             self.watcher.event("agreeing", neighbours=list(config.addresses))
             reached = agreement.reach(config.policy.start_within)
             if setup.planned.algorithm.summation is not None:
-                check_pinned(reached, config.pins)
+                check_pinned(reached, config.pinned.in_run(reached))
             self.store.take_note(run, _AGREED, consents_note(reached))
             self.watcher.event("agreed", spec=run.hex(), nodes=list(nodes), signed=consents.signed)
             before = reached
@@ -612,6 +616,14 @@ class NodeRuntime:
             on_refused=self._refused,
         )
 
+    @property
+    def pins(self) -> dict[str, str]:
+        """The pin of each party, of two that whose certificate agreed to this run."""
+        setup = self.setup
+        note = self.store.note(setup.run, _AGREED)
+        agreed = noted_consents(note, setup.agreed.nodes, signed=setup.security is not None)
+        return setup.config.pinned.in_run(agreed or {})
+
     def session_keys(self, view: View) -> SessionKeys | None:
         """The session keys of a party; None where messages are not masked."""
         if view.planned.algorithm.summation is None:
@@ -622,7 +634,7 @@ class NodeRuntime:
             setup.name,
             view,
             setup.security,
-            setup.config.pins,
+            self.pins,
             self.store,
             setup.config.messages.parent,
         )
@@ -636,8 +648,8 @@ class NodeRuntime:
             view.run,
             view.agreed.names,
             view.rounds,
-            Consents(setup.name, view.run, setup.security),
-            setup.config.pins if pinned else {},
+            setup.consents(view.run),
+            self.pins if pinned else {},
             self.store,
         )
 

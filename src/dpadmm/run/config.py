@@ -553,6 +553,17 @@ def load_toml(path: str | Path, what: str) -> dict[str, Any]:
         raise ParameterError(f"{what} must be valid TOML; got {path}: {error}") from None
 
 
+def with_own(content: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration in which the owner's entries take the place of those of the same name."""
+    joined = dict(content)
+    for name, told in own.items():
+        before = joined.get(name)
+        if isinstance(told, dict) and isinstance(before, dict):
+            told = {**before, **told}
+        joined[name] = told
+    return joined
+
+
 def run_hash(config: RunConfig, schema_sha256: str, rows: Mapping[str, int]) -> str:
     """The sha256 of everything public that decides a run.
 

@@ -567,7 +567,7 @@ def _likeliest(facts: RegressionFacts, given: Sequence[tuple[Array, Array]]) -> 
         step = root.solve(gradient)
         largest = float(np.abs(step).max())
         # Far from the answer a whole step may leave the region where it means anything.
-        moved = math.sqrt(sum(float(np.square(u @ step).sum()) for u, _ in given) / facts.rows)
+        moved = math.sqrt(sum(_change(facts, u, step) for u, _ in given) / facts.rows)
         beta = point.beta + step * min(1.0, _LONGEST_CHANGE / max(moved, 1e-300))
         point = Point(beta, point.map)
         if largest <= _CONVERGED * max(1.0, float(np.abs(beta).max())):
@@ -576,6 +576,13 @@ def _likeliest(facts: RegressionFacts, given: Sequence[tuple[Array, Array]]) -> 
         f"coefficients must settle within {_MOST_STEPS} steps; they still move by {largest:.2g}. "
         "Some columns may separate the outcomes: leave them out."
     )
+
+
+def _change(facts: RegressionFacts, u: Array, step: Array) -> float:
+    """The sum of squares of what a step changes the linear predictor by, over constants alike."""
+    count = facts.constants
+    found = (u[:, 1:] @ step[count:])[:, None] + u[:, :1] * step[:count]
+    return float(np.square(found).sum()) / count
 
 
 def _full_rank(matrix: Array) -> _Root:
