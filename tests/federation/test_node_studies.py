@@ -8,11 +8,15 @@ import pytest
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.federation_net import StudyFederation
+from tests.helpers.kits import Members
 
 from dpadmm.data.study_rows import read_study_rows
 from dpadmm.errors import ParameterError
 from dpadmm.federation.agreed_study import question_of
 from dpadmm.federation.config import AgreedRun, load_node_config
+from dpadmm.federation.joining import current_kit
+from dpadmm.federation.kit import readme
+from dpadmm.federation.membership import load_federation, remove, write_change
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import SimulatedNoise
@@ -270,6 +274,31 @@ def test_what_is_asked_is_agreed_on_and_no_other_record_is_overwritten(make_stud
     (federation.folder / "north.record").write_text('{"run_sha256": "ab", "format": 1}')
     with pytest.raises(ParameterError, match="that of another run"):
         prepare_node(load_node_config(federation.folder / "north.toml"), insecure_loopback=True)
+
+
+def test_a_federation_is_set_up_for_a_study(tmp_path):
+    """One public file with [study] makes kits; the next revision is another study."""
+    study = {"kind": "describe", "run_id": "table-1", "epsilon": 1.0, "delta": 1e-3}
+    members = Members(tmp_path)
+    table = tomllib.loads(members.file.read_text())
+    del table["run"]
+    wishes = [{"kind": "mean", "columns": ["age"]}]
+    members.write(table | {"study": study, "wish": wishes})
+    members.set_up()
+    config = load_node_config(members.place("north") / "node.toml")
+    assert config.policy.algorithms == ("describe",)
+    assert config.result.model is None
+    assert config.result.record.name == "table-1.json"
+    assert prepare_node(config).question is not None
+    after = write_change(members.file, lambda before, told: remove(told, "west"))
+    assert after.check().run.run_id == "table-2"
+    assert "asks the study 'describe'" in readme(
+        current_kit(members.place("north")).facts, after.check()
+    )
+    table["run"] = {"run_id": "x"}
+    members.write(table | {"study": study, "wish": wishes})
+    with pytest.raises(ParameterError, match="either is agreed on, not both"):
+        load_federation(members.file).check()
 
 
 def test_flower_carries_no_study(make_study):
