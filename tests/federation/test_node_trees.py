@@ -222,3 +222,14 @@ def test_a_node_without_which_the_graph_falls_apart_ends_the_run(make_federation
         assert any("Ended early" in each for each in caveats)
         if when_lost == "stop":
             assert record["federation"]["lost"] == "east"
+
+
+def test_a_rehearsal_goes_along_the_tree(make_federation):
+    run = {**GRAPH, "algorithm_options": {"noise": "shared"}}
+    federation = make_federation(NAMES, run=run)
+    for name in NAMES:
+        federation.start(name, "--rehearse")
+    for name in NAMES:
+        assert federation.wait(name) == 0, federation.output(name)
+        with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
+            assert ledger.verify().spent_epsilon == 0

@@ -55,7 +55,7 @@ class _Dpadmm(Commands):
 app = typer.Typer(
     name="dpadmm",
     cls=_Dpadmm,
-    help="Train one linear classifier together, without sharing rows, within a privacy budget.",
+    help="Describe, infer and train together, without sharing rows, within a privacy budget.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -78,7 +78,7 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Train one linear classifier together, without sharing rows, within a privacy budget."""
+    """Describe, infer and train together, without sharing rows, within a privacy budget."""
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -12,13 +12,14 @@ from dpadmm.errors import ParameterError
 
 model_app = command_group(
     "model",
-    "Look at model files.\n\nExample: `dpadmm model fingerprint north.model`",
+    "Model files: fingerprints, cards, graphs for other systems.\n\n"
+    "Example: `dpadmm model fingerprint north.model`",
 )
 
 
 @model_app.callback()
 def _group() -> None:
-    """Look at model files."""
+    """Model files: fingerprints, cards, graphs for other systems."""
 
 
 @model_app.command()
