@@ -291,7 +291,7 @@ def test_a_federation_is_set_up_for_a_study(tmp_path):
     assert config.result.record.name == "table-1.json"
     assert prepare_node(config).question is not None
     after = write_change(members.file, lambda before, told: remove(told, "west"))
-    assert after.check().run.run_id == "table-2"
+    assert after.run_id == after.check().run.run_id == "table-2"
     assert "asks the study 'describe'" in readme(
         current_kit(members.place("north")).facts, after.check()
     )

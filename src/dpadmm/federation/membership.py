@@ -152,6 +152,11 @@ class PublicFederation(Part):
         """The organisations, and the server if there is one."""
         return self.organisation if self.server is None else (*self.organisation, self.server)
 
+    @property
+    def run_id(self) -> str:
+        """The name of the run, or of the study."""
+        return str((self.study or self.run or {})["run_id"])
+
     @cached_property
     def schema_read(self) -> Schema:
         """The schema."""
@@ -388,7 +393,7 @@ def add(table: Table, node: Mapping[str, Any], links: Sequence[str] = ()) -> Non
     """Add an organisation to the table of a federation's file, and links where they are listed."""
     table["organisation"] = [*table["organisation"], dict(node)]
     run = _what_is_agreed(table)
-    topology = run.get("topology")
+    topology: Any = run.get("topology")
     if links and not isinstance(topology, list):
         raise ParameterError(
             f"link must be left out unless topology lists links; topology is {topology!r}."
