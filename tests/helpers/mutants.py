@@ -801,8 +801,7 @@ MUTANTS = [
         "federation/node_study.py",
         "first, stop = setup.agreed.run.wish.split.train(len(rows)) or (0, len(rows))",
         "first, stop = 0, len(rows)",
-        "tests/federation/test_node_studies.py"
-        "::test_nodes_find_what_one_process_finds[describe-shared-complete]",
+        "tests/federation/test_node_studies.py::test_nodes_find_what_one_process_finds",
     ),
     Mutant(
         "free-square",
