@@ -17,10 +17,12 @@ from dpadmm.federation.config import AgreedRun, load_node_config
 from dpadmm.federation.joining import current_kit
 from dpadmm.federation.kit import readme
 from dpadmm.federation.membership import load_federation, remove, write_change
+from dpadmm.federation.node_study import study_shard
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.config import validated
+from dpadmm.solvers.workspace import Workspace
 from dpadmm.studies.study import StudyRows, run_study
 
 KEY = 7
@@ -299,6 +301,18 @@ def test_a_federation_is_set_up_for_a_study(tmp_path):
     members.write(table | {"study": study, "wish": wishes})
     with pytest.raises(ParameterError, match="either is agreed on, not both"):
         load_federation(members.file).check()
+
+
+def test_rows_that_are_held_out_are_not_laid_out(make_study):
+    federation = make_study(
+        "describe", topology="complete", simulation=KEY, tls=False, holdout=0.25
+    )
+    config = load_node_config(federation.folder / "north.toml")
+    setup = prepare_node(config, insecure_loopback=True)
+    own = setup.planned.of_party(0)
+    workspace = Workspace(study_shard(setup), own.algorithm.row_site(own.site))
+    found = workspace.totals(lambda rows, responses: np.array([float(len(rows))]), 1)
+    assert found.ravel().tolist() == [ROWS[0] * 0.75]
 
 
 def test_flower_carries_no_study(make_study):
