@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpadmm.studies.describe_figures import StudyFigure
-    from dpadmm.studies.describe_files import DescribeConfig
+    from dpadmm.studies.describe_files import DescribeConfig, Description
+    from dpadmm.studies.infer_files import Inference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,7 @@ def _describe(config: DescribeConfig, options: DescribeCommand) -> None:
     if options.as_json:
         emit("describe", {"record": str(config.result.record), **record})
         return
-    _show(found.figures)
+    _show_figures(found.figures)
     if found.proposed:
         rows = [
             (each.column, each.lower, each.upper, each.transform or "") for each in found.proposed
@@ -169,7 +170,7 @@ def _show_expected(figures: Sequence[StudyFigure], widths: Sequence[float]) -> N
     show_table("Expected intervals", ("figure", "of", "group", "width"), lines)
 
 
-def _show(figures: Sequence[StudyFigure]) -> None:
+def _show_figures(figures: Sequence[StudyFigure]) -> None:
     rows = [
         (
             figure.kind,
@@ -184,3 +185,15 @@ def _show(figures: Sequence[StudyFigure]) -> None:
     if rows:
         heads = ("figure", "of", "group", "item", "value", "interval")
         show_table("Found", heads, rows)
+
+
+def show_answer(answer: Description | Inference) -> None:
+    """Print what a study between nodes found."""
+    from dpadmm.studies.infer_files import Inference
+
+    if isinstance(answer, Inference):
+        question = answer.question
+        summary = answer.effects.summary(level=question.asked.level, response=question.explained)
+        say(str(summary))
+    else:
+        _show_figures(answer.figures)
