@@ -141,7 +141,12 @@ def test_a_plan_reads_nothing_and_spends_nothing(study, dpadmm, tmp_path):
     assert spent(tmp_path) == 0
     shown = dpadmm("infer", config, "--plan").stdout
     assert "Nothing was read or spent" in shown
-    assert max(map(len, shown.splitlines())) <= 80
+    told = " ".join(shown.split())
+    assert "where one row of one party is replaced" in told
+    assert "theorem: Gaussian releases compose exactly" in told
+    assert planned["privacy"]["epsilon"] <= 3.0
+    told = [line for line in shown.splitlines() if not line.startswith("Guarantee: ")]
+    assert max(map(len, told)) <= 80
 
 
 def test_a_hopeless_budget_is_refused_before_anything_is_spent(study, dpadmm, tmp_path):
@@ -193,3 +198,20 @@ def test_the_pre_flight_counts_times_and_counts_that_contradict_themselves(study
     config = study('family = "poisson"\nresponse = "visits"\ncolumns = ["age"]')
     assert dpadmm("infer", config).exit_code == 0
     assert "north: 3 of 3000 rows have a count that is no whole number" in told.read_text()
+
+
+def test_other_columns_are_another_study_in_the_same_ledgers(study, dpadmm, tmp_path):
+    """As many columns of the same schema: the sums have one form, and must not be mixed up."""
+    first = result(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
+    once = spent(tmp_path)
+    told = 'columns = ["ward", "age"]'
+    other = result(dpadmm("infer", study(told, ledgers=9.0), "--json"))
+    assert other["run_id"] != first["run_id"]
+    assert spent(tmp_path) > once
+    same = result(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
+    assert (same["run_id"], same["found"]) == (first["run_id"], first["found"])
+    named = 'epsilon = 3.0\nrun_id = "one"'
+    result(dpadmm("infer", study('columns = ["age", "ward"]', named, ledgers=9.0), "--json"))
+    done = dpadmm("infer", study(told, named, ledgers=9.0))
+    assert done.exit_code != 0
+    assert "they differ" in " ".join(done.output.split())

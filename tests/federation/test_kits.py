@@ -14,13 +14,19 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
 from tests.helpers.kits import NAMES, Members
 
+from dpadmm.data.schema import load_schema
 from dpadmm.errors import DataError, LedgerError, ParameterError
 from dpadmm.federation import membership
 from dpadmm.federation.agreement import Consents
 from dpadmm.federation.config import AgreedRun, load_agreed_run, load_node_config
-from dpadmm.federation.identity import read_certificate
+from dpadmm.federation.identity import (
+    make_authority,
+    read_certificate,
+    read_request,
+    signed_request,
+)
 from dpadmm.federation.joining import Choices, current_kit, join, read_kit, unpinned
-from dpadmm.federation.kit import kits_of, write_kits
+from dpadmm.federation.kit import kits_of, read_files, write_kits, zipped
 from dpadmm.federation.membership import load_federation, sign_requests, write_change
 from dpadmm.federation.pins import PHRASE, WORDS, Pinned, PinTable, spoken
 from dpadmm.federation.runtime import prepare_node
@@ -424,6 +430,44 @@ def test_a_kit_of_pieces_is_refused_and_nothing_in_it_is_believed(members, tmp_p
     assert "../evil" not in made.files
     join(made, members.place("north"), Choices(data=rows))
     assert not (members.folder / "evil").exists()
+
+
+@pytest.mark.parametrize(
+    "run_id", ["../../evil", "/tmp/evil", "kit-1/agreed", "north.status", "a\x1b[31mb", ".."]
+)
+def test_a_kit_never_says_where_results_go_outside_its_folder(members, run_id):
+    """Its parts agree with each other; whoever made it wants other files overwritten."""
+    members.certify()
+    files = dict(read_files(members.kits() / "north.zip"))
+    table = tomllib.loads(files["agreed.toml"].decode())
+    table["run"]["run_id"] = run_id
+    kit = read_kit(members.folder / "kits-1" / "north.zip")
+    agreed = AgreedRun.model_validate(table)
+    files["agreed.toml"] = tomli_w.dumps(table).encode()
+    files["node.toml"] = tomli_w.dumps(kit.facts.node_table(agreed, kit.schema)).encode()
+    place = members.place("north")
+    (place / "evil.zip").write_bytes(zipped(files))
+    with pytest.raises(ParameterError, match="results are named after it"):
+        read_kit(place / "evil.zip")
+    assert not (place / "node.toml").exists()
+
+
+def test_a_request_that_changes_while_it_is_signed_is_refused(members, tmp_path):
+    make_authority(members.authority)
+    asked = read_request(members.request("north"))
+    other = members.request("north", folder=str(tmp_path / "other"))
+    hosts = list(asked.hosts)
+    with pytest.raises(ParameterError, match="must not change while it is signed"):
+        signed_request(other, members.authority, asked=asked, hosts=hosts)
+
+
+def test_a_number_without_end_is_refused(tmp_path):
+    """Python reads no more than 4300 digits."""
+    (tmp_path / "long.toml").write_text(f"revision = {'9' * 5000}")
+    with pytest.raises(ParameterError, match="must be valid TOML"):
+        load_federation(tmp_path / "long.toml")
+    with pytest.raises(DataError, match="valid TOML"):
+        load_schema(tmp_path / "long.toml")
 
 
 def test_files_that_are_no_kits(members, tmp_path):

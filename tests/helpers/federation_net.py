@@ -158,6 +158,8 @@ class Federation:
 
     #: Whether all agree that noise can be drawn again, which whoever shares noise must.
     simulated = False
+    #: What its parties write.
+    results = RESULTS
 
     def agreed_text(self, **changes):
         run = {**self.run, **changes}
@@ -235,7 +237,7 @@ class Federation:
         }
         lines += ["[policy]", *(f"{key} = {toml(value)}" for key, value in limits.items())]
         if name != self.averager:
-            lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in RESULTS)]
+            lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in self.results)]
         lines += ["[watch]", f'log = "{name}.log"', "lease = 2", "report_every = 1"]
         if simulation is not None:
             lines += ["[simulation]", f"key = {simulation}"]
@@ -294,6 +296,37 @@ class Federation:
         with MessageFile(self.folder / f"{name}.messages") as store:
             run = self.agreed.digest(self.schema)
             return [store.messages(run, t) for t in range(store.rounds(run))]
+
+
+class StudyFederation(Federation):
+    """A federation that asks a study in place of training."""
+
+    results = ("record", "statement")
+
+    def __init__(self, folder, server, names, *, study, tables, **more):
+        self.study = {"run_id": "trial", "epsilon": 1.0, "delta": 1e-3, **study}
+        #: The tables that say what is asked, as text.
+        self.tables = tables
+        run = {"algorithm": "dp-gd", **{key: self.study[key] for key in ("epsilon", "delta")}}
+        if self.study.get("noise") == "shared":
+            run["algorithm_options"] = {"noise": "shared"}
+        super().__init__(folder, server, names, run=run, **more)
+
+    def agreed_text(self, **changes):
+        lines = [f'schema_sha256 = "{self.schema.sha256}"']
+        if self.simulated:
+            lines.append("simulation = true")
+        if self.averager:
+            lines.append(f'server = "{self.averager}"')
+        told = {**self.study, **changes}
+        lines += ["[study]", *(f"{key} = {toml(value)}" for key, value in told.items())]
+        lines.append(self.tables)
+        for name, count in self.rows.items():
+            lines += ["[[party]]", f'name = "{name}"', f"rows = {count}"]
+        return "\n".join(lines) + "\n"
+
+    def record(self, name):
+        return json.loads((self.folder / f"{name}.record").read_text())
 
 
 def in_process(federation, folder, key):

@@ -796,6 +796,14 @@ MUTANTS = [
         f"{STUDY}::test_all_rounds_together_cost_what_was_given",
     ),
     Mutant(
+        "held-out-study",
+        "a node's study reads the first rows, also those that are held out",
+        "federation/node_study.py",
+        "first, stop = setup.agreed.run.wish.split.train(len(rows)) or (0, len(rows))",
+        "first, stop = 0, len(rows)",
+        "tests/federation/test_node_studies.py::test_rows_that_are_held_out_are_not_laid_out",
+    ),
+    Mutant(
         "free-square",
         "squares of columns weigh more than is free",
         "studies/describe.py",

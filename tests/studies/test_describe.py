@@ -10,7 +10,10 @@ from numpy.testing import assert_allclose
 import dpadmm
 from dpadmm.data.schema import Schema
 from dpadmm.data.study_rows import StudyColumns, read_study_rows
-from dpadmm.errors import DataError, ParameterError
+from dpadmm.errors import DataError, LedgerError, ParameterError
+from dpadmm.ledger.base import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.studies.describe import Axis, Describe, Moments, Products, Tally, described
 from dpadmm.studies.describe_figures import NOT_ENOUGH, ReadOff
@@ -365,3 +368,31 @@ def test_several_rows_of_a_person_take_more_noise():
 def test_options_with_which_a_row_could_miss_its_cell_are_refused(axis):
     with pytest.raises(ParameterError, match=r"edges must rise|at most 4096 cells"):
         Describe.parse_options({"rows": 10, "tables": [{"axes": [axis]}]})
+
+
+def test_one_name_is_one_question_and_its_rows(tmp_path):
+    """A ledger that names no schema would take sums of other bounds for these."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame({"a": random.uniform(-1, 1, 4000), "y": random.choice(["0", "1"], 4000)})
+    place = tmp_path / "p.ledger"
+    SQLiteLedger.create(place, ChargedData("rows", "p", 4000), Policy(9.0, 1e-3)).close()
+
+    def ask(upper, rows=frame, name="p", run_id="one"):
+        label = {"column": "y", "classes": ["0", "1"]}
+        column = {"name": "a", "kind": "numeric", "lower": -upper, "upper": upper}
+        schema = Schema.from_dict({"label": label, "columns": [column]})
+        wishes = [{"kind": "sd", "columns": ["a"]}]
+        told = {"schema": schema, "epsilon": 1.0, "ledgers": {"p": place}, "run_id": run_id}
+        return dpadmm.describe({name: rows}, wishes, **told).figures
+
+    first = ask(1.0)
+    with pytest.raises(LedgerError, match="they differ"):
+        ask(2.0)
+    assert ask(1.0) == first
+    with SQLiteLedger(place) as ledger:
+        once = ledger.verify().spent_epsilon
+    for wrong in ({"name": "q"}, {"rows": frame[:10]}):
+        with pytest.raises(DataError, match="declares, 4000"):
+            ask(1.0, run_id="other", **wrong)
+    with SQLiteLedger(place) as ledger:
+        assert ledger.verify().spent_epsilon == once

@@ -11,7 +11,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 from dpadmm import FederatedGLM
-from dpadmm.errors import ConvergenceError, ParameterError
+from dpadmm.errors import ConvergenceError, LedgerError, ParameterError
+from dpadmm.ledger.base import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.studies.effects import InferenceWarning
 
 
@@ -316,7 +319,7 @@ def test_a_formula_is_the_same_as_its_columns():
 @pytest.mark.parametrize(
     ("formula", "words"),
     [
-        ("y ~ center(age)", "learn from private rows"),
+        ("y ~ center(age)", "from that row alone"),
         ("y ~ C(dose)", "levels of dose"),
         ("y ~ other", "other"),
         ("age", "response"),
@@ -330,3 +333,96 @@ def test_a_formula_that_would_learn_from_rows_is_refused(formula, words):
     model = FederatedGLM(epsilon=math.inf, levels={"ward": ["a", "b", "c"]})
     with pytest.raises(ParameterError, match=words):
         model.fit_formula(formula, frame)
+
+
+@pytest.mark.parametrize(
+    "term",
+    [
+        "I(age - age.mean())",
+        "{age / age.max()}",
+        "lag(age)",
+        "np.cumsum(age)",
+        "np.mean(age)",
+        "{age[0]}",
+        "poly(age, 2)",
+    ],
+)
+def test_a_formula_that_mixes_rows_is_refused(term):
+    """One row would move all of them: no clipping of single rows covers that."""
+    _, frame, eta = _frame(2000)
+    frame = frame.assign(y=(eta > 0).astype(float))
+    with pytest.raises(ParameterError, match="from that row alone"):
+        FederatedGLM(epsilon=3.0, delta=1e-5).fit_formula(f"y ~ {term}", frame)
+
+
+def test_a_formula_whose_response_mixes_rows_is_refused():
+    _, frame, eta = _frame(2000)
+    frame = frame.assign(y=eta)
+    with pytest.raises(ParameterError, match="from that row alone"):
+        FederatedGLM("gaussian", response_bounds=(-8, 8)).fit_formula(
+            "I(y - y.mean()) ~ age", frame
+        )
+
+
+def test_terms_of_single_rows_are_taken():
+    _, frame, eta = _frame(20000)
+    frame = frame.assign(y=(eta > 0).astype(float))
+    terms = {"np.log(dose + 1)": (0, 4), "I(age ** 2)": (0, 6400), "age:dose": (0, 1600)}
+    model = FederatedGLM(epsilon=5.0, delta=1e-5, bounds=terms, random_state=0)
+    model.fit_formula(f"y ~ {' + '.join(terms)}", frame)
+    assert model.effect_names_ == tuple(terms)
+
+
+def _ledgers(folder, counts, epsilon=20.0):
+    places = {}
+    for name, rows in counts.items():
+        places[name] = folder / f"{name}.ledger"
+        about = ChargedData("rows", name, rows)
+        SQLiteLedger.create(places[name], about, Policy(epsilon, 1e-3)).close()
+    return places
+
+
+def test_another_question_never_gets_the_releases_of_the_first(tmp_path):
+    random = np.random.default_rng(0)
+    X = random.uniform(-1, 1, (20000, 2))
+    owners = np.repeat(["a", "b"], 10000)
+    ledgers = _ledgers(tmp_path, {"a": 10000, "b": 10000})
+    chance = 1 / (1 + np.exp(-2 * X[:, 0]))
+    y = (random.random(20000) < chance).astype(float)
+    asked = {"parties": owners, "ledgers": ledgers}
+    model = FederatedGLM(epsilon=2.0, delta=1e-5, bounds={0: (-1, 1), 1: (-1, 1)})
+    with pytest.raises(ParameterError, match="run_id"):
+        model.fit(X, y, **asked)
+    first = model.fit(X, y, **asked, run_id="first").coef_
+    # Other responses have no name of their own: the caller must give them one.
+    with pytest.raises(ParameterError, match="run_id must be one of a new run"):
+        model.fit(X, 1 - y, **asked, run_id="first")
+    np.testing.assert_array_equal(
+        model.fit(X, y, **asked, run_id="first", resume=True).coef_, first
+    )
+    # Other bounds are another question, though the sums have the same form.
+    wider = clone(model).set_params(bounds={0: (-2, 2), 1: (-1, 1)})
+    with pytest.raises(LedgerError, match="they differ"):
+        wider.fit(X, y, **asked, run_id="first", resume=True)
+    assert model.fit(X, 1 - y, **asked, run_id="second").coef_[0] < 0 < first[0]
+
+
+def test_ledgers_are_not_passed_over(tmp_path):
+    random = np.random.default_rng(0)
+    X, y = random.uniform(-1, 1, (2000, 1)), random.integers(0, 2, 2000)
+    ledgers = _ledgers(tmp_path, {"a": 1000, "b": 1000})
+    named = {"ledgers": ledgers, "run_id": "one"}
+    with pytest.raises(ParameterError, match="infinite epsilon"):
+        FederatedGLM(epsilon=math.inf).fit(X, y, np.repeat(["a", "b"], 1000), **named)
+    with pytest.raises(ParameterError, match="parties must be given"):
+        FederatedGLM(epsilon=3.0, data_norm=1.0).fit(X, y, **named)
+
+
+def test_levels_of_a_frame_are_not_covered():
+    _, frame, eta = _frame(20000)
+    y = (eta > 0).astype(float)
+    frame = frame.assign(ward=frame["ward"].astype("category"))
+    model = FederatedGLM(epsilon=5.0, delta=1e-5, bounds=BOUNDS, random_state=0)
+    assert "levels that a frame's" in str(model.fit(frame, y).privacy_)
+    told = clone(model).set_params(levels={"ward": "abc"}).fit(frame, y)
+    assert "levels that a frame's" not in str(told.privacy_)

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from dpadmm.studies.describe_figures import StudyFigure
-    from dpadmm.studies.describe_files import DescribeConfig
+    from dpadmm.studies.describe_files import DescribeConfig, Description
+    from dpadmm.studies.infer_files import Inference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +103,7 @@ def _describe(config: DescribeConfig, options: DescribeCommand) -> None:
     if options.as_json:
         emit("describe", {"record": str(config.result.record), **record})
         return
-    _show(found.figures)
+    _show_figures(found.figures)
     if found.proposed:
         rows = [
             (each.column, each.lower, each.upper, each.transform or "") for each in found.proposed
@@ -120,7 +121,9 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
         expected_figures,
         plan_describe,
         relative_width,
+        split_detail,
     )
+    from dpadmm.studies.study import planned_privacy
     from dpadmm.studies.study_files import rows_to_plan, study_schema
 
     about = described(study_schema(config), config.wish)
@@ -133,7 +136,10 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
     planned = plan_describe(about, rows, terms)
     figures = expected_figures(about, planned)
     widths = [relative_width(about, figure) for figure in figures]
+    key = config.study.simulation_key
+    privacy = planned_privacy(planned, key, split_detail(planned))
     found |= {
+        "privacy": privacy.to_dict(),
         "split": budget_split(planned),
         "expected": [
             {**figure.to_dict(), "relative_width": width}
@@ -143,6 +149,17 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
     if options.as_json:
         emit("describe", found)
         return
+    _show_expected(figures, widths)
+    if options.width is not None:
+        say(f"{terms.epsilon:.4g}", "Smallest epsilon")
+    show_statement(privacy, verbose=options.verbose)
+    say(
+        "Widths are parts of what is possible at all (of 0 to 1, of the bounds, of -1 to 1), as if "
+        "every column were spread evenly. Nothing was read or spent."
+    )
+
+
+def _show_expected(figures: Sequence[StudyFigure], widths: Sequence[float]) -> None:
     shown = {
         (figure.kind, figure.column, figure.group or ""): each
         for figure, each in zip(figures, widths, strict=True)
@@ -151,15 +168,9 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
         (*key, "says nothing" if each >= 1 else f"{100 * each:.3g}%") for key, each in shown.items()
     ]
     show_table("Expected intervals", ("figure", "of", "group", "width"), lines)
-    if options.width is not None:
-        say(f"{terms.epsilon:.4g}", "Smallest epsilon")
-    say(
-        "Widths are parts of what is possible at all (of 0 to 1, of the bounds, of -1 to 1), as if "
-        "every column were spread evenly. Nothing was read or spent."
-    )
 
 
-def _show(figures: Sequence[StudyFigure]) -> None:
+def _show_figures(figures: Sequence[StudyFigure]) -> None:
     rows = [
         (
             figure.kind,
@@ -174,3 +185,15 @@ def _show(figures: Sequence[StudyFigure]) -> None:
     if rows:
         heads = ("figure", "of", "group", "item", "value", "interval")
         show_table("Found", heads, rows)
+
+
+def show_answer(answer: Description | Inference) -> None:
+    """Print what a study between nodes found."""
+    from dpadmm.studies.infer_files import Inference
+
+    if isinstance(answer, Inference):
+        question = answer.question
+        summary = answer.effects.summary(level=question.asked.level, response=question.explained)
+        say(str(summary))
+    else:
+        _show_figures(answer.figures)

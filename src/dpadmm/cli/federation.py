@@ -404,13 +404,13 @@ def _change(
     after = write_change(file, change, run_id)
     lacking = without_certificate(after)
     facts: dict[str, object] = {"federation": after.name, "revision": after.revision}
-    facts |= {"run_id": after.run["run_id"], "lacking": lacking}
+    facts |= {"run_id": after.run_id, "lacking": lacking}
     if not lacking:
         facts |= _make_kits(after, file, None)
     if as_json:
         emit(command, facts)
         return
-    say(f"{file} has revision {after.revision}, for run {after.run['run_id']}.")
+    say(f"{file} has revision {after.revision}, for run {after.run_id}.")
     if not lacking:
         _say_kits(facts)
         return

@@ -107,6 +107,7 @@ def _plan(config: InferConfig, options: InferCommand) -> None:
     from dpadmm.studies.effects import RULES, check_strength
     from dpadmm.studies.glm import Regression, expected_width
     from dpadmm.studies.infer_files import FileRegression, epsilon_for_relative_width
+    from dpadmm.studies.study import planned_privacy
     from dpadmm.studies.study_files import rows_to_plan, study_schema
 
     question = FileRegression(config.infer, study_schema(config))
@@ -117,12 +118,14 @@ def _plan(config: InferConfig, options: InferCommand) -> None:
             terms, epsilon=epsilon_for_relative_width(question, rows, terms, options.width)
         )
         found |= {"width": options.width, "epsilon": terms.epsilon}
-    study = question.plan(rows, terms).algorithm
+    planned = question.plan(rows, terms)
+    study, privacy = planned.algorithm, planned_privacy(planned, config.study.simulation_key)
     assert isinstance(study, Regression)
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
         check_strength(study)
     found |= {
+        "privacy": privacy.to_dict(),
         "strength": study.strength,
         "needed": RULES[study.facts.family].warned,
         "expected_width": expected_width(study),
@@ -138,4 +141,5 @@ def _plan(config: InferConfig, options: InferCommand) -> None:
         say(line, "Weak")
     if options.width is not None:
         say(f"{terms.epsilon:.4g}", "Smallest epsilon")
+    show_statement(privacy, verbose=options.verbose)
     say("Nothing was read or spent.")

@@ -19,6 +19,7 @@ from dpadmm.cli.output import (
     result_places,
     say,
     show_run,
+    show_statement,
     takes,
     warn,
 )
@@ -26,6 +27,7 @@ from dpadmm.errors import ParameterError
 
 if TYPE_CHECKING:
     from dpadmm.federation.node import Check
+    from dpadmm.federation.node_study import NodeStudy
     from dpadmm.federation.runtime import NodeSetup
     from dpadmm.federation.watcher import Watcher
     from dpadmm.run.result import Run
@@ -137,15 +139,38 @@ def node_command(options: NodeOptions) -> None:
         _tell(setup, run, options)
 
 
-def _tell(setup: NodeSetup, run: Run | None, options: NodeOptions) -> None:
-    """Show what a node has trained."""
+def _tell(setup: NodeSetup, run: Run | NodeStudy | None, options: NodeOptions) -> None:
+    """Show what a node has trained, or what a study found."""
+    from dpadmm.federation.node_study import NodeStudy
+
     result = setup.config.result
-    if options.as_json:
+    if isinstance(run, NodeStudy):
+        _tell_study(run, options)
+    elif options.as_json:
         emit("node", _summary(run, setup.name))
     elif run is not None:
         _show(run, verbose=options.verbose)
-        if result is not None and result.statement is not None:
-            typer.echo(f"Statement: {result.statement}")
+    if not options.as_json and run is not None and result is not None and result.statement:
+        typer.echo(f"Statement: {result.statement}")
+
+
+def _tell_study(run: NodeStudy, options: NodeOptions) -> None:
+    from dpadmm.cli.describe import show_answer
+
+    result = run.setup.study_config().result
+    places = {
+        "record": str(result.record),
+        "report": result.report_file and str(result.report_file),
+    }
+    if options.as_json:
+        found = {key: value for key, value in run.record().items() if key != "ledger_checks"}
+        emit("node", {"node": run.setup.name, "role": "party", **places, **found})
+        return
+    show_answer(run.answer)
+    show_statement(run.privacy, verbose=options.verbose)
+    for kind, place in places.items():
+        if place is not None:
+            typer.echo(f"{kind.capitalize()}: {place}")
 
 
 def _check_options(options: NodeOptions) -> None:

@@ -599,7 +599,8 @@ class Schema(Part):
         """Read a schema from the text of a ``schema.toml``."""
         try:
             content = tomllib.loads(text)
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        # A number of thousands of digits is a ValueError of its own.
+        except (ValueError, RecursionError) as error:
             raise DataError(f"schema: the file must be valid TOML; got: {error}") from None
         return cls.from_dict(content)
 

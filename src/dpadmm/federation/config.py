@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, Final, Literal, cast
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -22,15 +22,19 @@ from dpadmm.algorithms.summed_gaussian import default_colluders
 from dpadmm.data.schema import Schema
 from dpadmm.data.values import Reading, Spelling
 from dpadmm.errors import ParameterError, fail, refuse_repeats
+from dpadmm.federation.agreed_study import (
+    STUDY_TABLES,
+    AgreedStudy,
+    Regressing,
+    Wishes,
+    plan_asked,
+    question_of,
+    run_of_study,
+)
 from dpadmm.federation.identity import check_identity, check_node_name, read_certificate
 from dpadmm.federation.pins import Fingerprint, Pinned
 from dpadmm.federation.transport.session import Security, check_loopback, split_address
-from dpadmm.federation.transport.wire import (
-    LONGEST_FACTS,
-    MOST_NUMBERS,
-    check_numbers,
-    ends_of,
-)
+from dpadmm.federation.transport.wire import LONGEST_FACTS, MOST_NUMBERS, check_numbers, ends_of
 from dpadmm.plain import Name, Names, Part, as_tuple, canonical_json
 from dpadmm.privacy.figures import Given
 from dpadmm.problem.site import SpanningTree
@@ -90,10 +94,12 @@ class AgreedParty(Part):
 
 
 class AgreedRun(Part):
-    """What is trained by whom; the same at every node.
+    """What is trained, or asked, by whom; the same at every node.
 
     Parameters
     ----------
+    study, wish, infer
+        ``[study]`` and what it asks, in place of ``[run]``: nothing is trained.
     run
         ``[run]`` as in a ``run.toml``. ``run_id`` must be given: ledgers know the run by it.
     party
@@ -114,7 +120,12 @@ class AgreedRun(Part):
         which counts.
     """
 
-    run: RunSection
+    study: AgreedStudy | None = None
+    wish: Wishes = Field(default=(), validate_default=True)
+    infer: Regressing = Field(default=None, validate_default=True)
+    run: Annotated[RunSection, BeforeValidator(run_of_study)] = Field(
+        default=cast(RunSection, None), validate_default=True
+    )
     party: Annotated[tuple[AgreedParty, ...], BeforeValidator(as_tuple)]
     schema_sha256: Name | None = None
     server: NodeName | None = None
@@ -171,6 +182,8 @@ class AgreedRun(Part):
             "schema_sha256": schema.sha256,
             "schema": plain_data(columns),
         }
+        if self.study is not None:
+            agreed |= plain_data(self.model_dump(include=STUDY_TABLES, exclude_defaults=True))
         if self.colluders is not None:
             agreed["colluders"] = self.colluders
         if self.simulation:
@@ -218,15 +231,19 @@ class AgreedRun(Part):
     def whole(self, schema: Schema) -> WholePlan:
         """The plan of all parties, with its evaluation."""
         classes, features = len(schema.classes), len(schema.feature_names)
-        check_numbers(1 if classes == 2 else classes, features)
-        whole = plan_whole(
-            training_parameters(self.run, self.names),
-            self.rows,
-            features=features,
-            least_constant=schema.least_constant,
-            classes=classes,
-            wish=self.run.wish,
-        )
+        if self.study is not None:
+            whole = plan_asked(question_of(self, schema), self.run, self.rows, classes)
+            check_numbers(1, whole.training.site.features)
+        else:
+            check_numbers(1 if classes == 2 else classes, features)
+            whole = plan_whole(
+                training_parameters(self.run, self.names),
+                self.rows,
+                features=features,
+                least_constant=schema.least_constant,
+                classes=classes,
+                wish=self.run.wish,
+            )
         topology, algorithm = whole.training.site.topology, whole.training.algorithm
         one_model = topology.server or topology.complete or algorithm.hears_everybody
         if whole.terms is not None and not one_model:
@@ -447,12 +464,14 @@ class NodeResultSection(Part):
     Parameters
     ----------
     model, record, statement
-        The model file; the run record (JSON) and the privacy statement (text), if wanted.
+        The model file; the run record (JSON) and the privacy statement (text), if wanted. A study
+        has no model, and must have a record.
     report
-        The page to read (HTML): its place, or false for none. Beside the model unless given.
+        The page to read (HTML): its place, or false for none. Beside the model, or the record of
+        a study, unless given.
     """
 
-    model: File
+    model: File | None = None
     record: File | None = None
     statement: File | None = None
     report: Page = True

@@ -558,16 +558,23 @@ def _request_facts(path: Path, request: x509.CertificateSigningRequest) -> Reque
 
 
 def signed_request(
-    path: str | Path, authority: str | Path, *, hosts: Sequence[str], days: int = 365
+    path: str | Path,
+    authority: str | Path,
+    *,
+    asked: RequestFacts,
+    hosts: Sequence[str],
+    days: int = 365,
 ) -> bytes:
     """The certificate (PEM) that a request asks for, for these hosts and no others.
 
     Parameters
     ----------
     path
-        The request; who may ask for what was checked by :func:`read_request` and the caller.
+        The request.
     authority
         The folder with ``ca.pem`` and ``ca.key``.
+    asked
+        What :func:`read_request` found in it, and the caller allowed.
     hosts
         Where the node is reached.
     days
@@ -575,8 +582,12 @@ def signed_request(
     """
     path = Path(path)
     request = _load_request(path)
-    name = _request_facts(path, request).name
-    issued = _issued(Path(authority), name, request.public_key(), _alternatives(hosts), days)
+    if _request_facts(path, request) != asked:
+        raise ParameterError(
+            f"a request must not change while it is signed; {path} did: nothing was signed. Find "
+            "out who writes there."
+        )
+    issued = _issued(Path(authority), asked.name, request.public_key(), _alternatives(hosts), days)
     return issued.public_bytes(serialization.Encoding.PEM)
 
 

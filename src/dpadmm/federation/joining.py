@@ -39,7 +39,7 @@ from dpadmm.federation.kit import (
     unit,
     write_folder,
 )
-from dpadmm.federation.membership import fingerprints
+from dpadmm.federation.membership import check_run_name, fingerprints
 from dpadmm.federation.node import Check, check_node
 from dpadmm.federation.pins import PinTable
 from dpadmm.federation.runtime import NodeSetup, prepare_node
@@ -117,6 +117,7 @@ def read_kit(place: str | Path) -> Kit:
 def _parsed(folder: Path, found: Mapping[str, bytes]) -> tuple[Kit, list[str], dict[str, Any]]:
     facts = validated(KitFacts, load_toml(folder / "kit.toml", "the kit"), folder, "the kit")
     agreed, schema = load_agreed_run(folder / "agreed.toml"), load_schema(folder / "schema.toml")
+    check_run_name(agreed)
     roots = load_certificates(folder / f"{AUTHORITY}.pem")
     shown = [
         fingerprints(load_certificates(folder / name))[0]

@@ -146,6 +146,8 @@ class KitFacts(Part):
             ],
         }
         if party:
+            if agreed.study is not None:
+                del kinds["model"]
             table["result"] = {kind: f"{results}.{end}" for kind, end in kinds.items()}
         return table
 
@@ -226,9 +228,10 @@ def readme(facts: KitFacts, agreed: AgreedRun) -> str:
         else f"The run asks for epsilon = {_of(agreed.run.epsilon, facts.node)}; your ledger will "
         f"allow {budget.epsilon:g} in all, unless you say otherwise (--epsilon)."
     )
+    does = "It trains" if agreed.study is None else "It asks the study"
     return f"""# {facts.node} in the federation {facts.federation}
 
-Revision {facts.revision}. Nothing in this kit is secret. It trains {agreed.run.algorithm!r} as run
+Revision {facts.revision}. Nothing in this kit is secret. {does} {agreed.run.algorithm!r} as run
 {agreed.run.run_id!r} with {", ".join(agreed.nodes)}. {asks}
 
 Put the kit beside {facts.node}.key, which never leaves your machine, and run there:

@@ -110,8 +110,8 @@ class PublicFederation(Part):
     certificates
         The folder with ``ca.pem``, the certificate of every node, and under ``next`` those that
         take their place.
-    run
-        ``[run]`` as in ``agreed.toml``.
+    run, study, wish, infer
+        ``[run]``, or the tables of a study, as in ``agreed.toml``.
     budget, organisation, server
         The tables of the file.
     rotation
@@ -124,7 +124,10 @@ class PublicFederation(Part):
     revision: Annotated[int, Field(ge=1)] = 1
     schema_file: File = Field(alias="schema")
     certificates: File
-    run: dict[str, Any]
+    run: dict[str, Any] | None = None
+    study: dict[str, Any] | None = None
+    wish: list[dict[str, Any]] | None = None
+    infer: dict[str, Any] | None = None
     budget: LedgerBudget
     organisation: Annotated[tuple[Organisation, ...], BeforeValidator(as_tuple)]
     server: ServerNode | None = None
@@ -148,6 +151,11 @@ class PublicFederation(Part):
     def nodes(self) -> tuple[Organisation | ServerNode, ...]:
         """The organisations, and the server if there is one."""
         return self.organisation if self.server is None else (*self.organisation, self.server)
+
+    @property
+    def run_id(self) -> str:
+        """The name of the run, or of the study."""
+        return str((self.study or self.run or {})["run_id"])
 
     @cached_property
     def schema_read(self) -> Schema:
@@ -177,7 +185,8 @@ class PublicFederation(Part):
             content["server"] = self.server.name
         if self.revoked:
             content["revoked"] = sorted(self.revoked)
-        content["run"] = self.run
+        asked = {name: getattr(self, name) for name in ("run", "study", "wish", "infer")}
+        content |= {name: table for name, table in asked.items() if table is not None}
         content["party"] = [{"name": each.name, "rows": each.rows} for each in self.organisation]
         if table.next_pins:
             content["rotation"] = {
@@ -191,13 +200,7 @@ class PublicFederation(Part):
         agreed = validated(
             AgreedRun, self.agreed_table(nothing), self.schema_file.parent, "the federation"
         )
-        run_id = str(agreed.run.run_id)
-        # Results are named after it.
-        if not re.fullmatch(NAME_PATTERN, run_id):
-            raise ParameterError(
-                "run_id under [run] must be 1 to 63 letters, digits, '.', '_' or '-', because "
-                f"results are named after it; got {run_id!r}: change it."
-            )
+        check_run_name(agreed)
         agreed.plan(self.schema_read)
         agreed.told(self.schema_read)
         return agreed
@@ -252,6 +255,17 @@ class PublicFederation(Part):
                 )
             (next_pins if following else pins)[name] = facts.fingerprint
         return PinTable(self.name, fingerprints(roots), pins, next_pins)
+
+
+def check_run_name(agreed: AgreedRun) -> None:
+    """Refuse a run_id that could name a file elsewhere, or one of the node's own."""
+    run_id = str(agreed.run.run_id)
+    # Results are named after it; the status of a node is in NAME.status.json.
+    if not re.fullmatch(NAME_PATTERN, run_id) or run_id.endswith(".status"):
+        raise ParameterError(
+            "run_id under [run] must be 1 to 63 letters, digits, '.', '_' or '-', and must not end "
+            f"with '.status', because results are named after it; got {run_id!r}: change it."
+        )
 
 
 def _place(address: str) -> tuple[str, int]:
@@ -327,7 +341,8 @@ def sign_requests(
     for path in requests:
         asked = read_request(path)
         federation.check_request(asked)
-        data = signed_request(path, authority, hosts=[federation.host(asked.name)], days=days)
+        hosts = [federation.host(asked.name)]
+        data = signed_request(path, authority, asked=asked, hosts=hosts, days=days)
         present = federation.certificate_file(asked.name)
         following = os.path.lexists(present)
         file = federation.certificate_file(asked.name, following=True) if following else present
@@ -374,23 +389,30 @@ def next_run_id(run_id: str) -> str:
     return f"{stem}{int(digits) + 1}" if digits else f"{stem}-2"
 
 
+def _what_is_agreed(table: Table) -> dict[str, Any]:
+    """``[run]``, or ``[study]`` in its place."""
+    told: dict[str, Any] = table["study"] if "study" in table else table["run"]
+    return told
+
+
 def add(table: Table, node: Mapping[str, Any], links: Sequence[str] = ()) -> None:
     """Add an organisation to the table of a federation's file, and links where they are listed."""
     table["organisation"] = [*table["organisation"], dict(node)]
-    topology = table["run"].get("topology")
+    run = _what_is_agreed(table)
+    topology: Any = run.get("topology")
     if links and not isinstance(topology, list):
         raise ParameterError(
             f"link must be left out unless topology lists links; topology is {topology!r}."
         )
     if links:
-        table["run"]["topology"] = [*topology, *([node["name"], other] for other in links)]
+        run["topology"] = [*topology, *([node["name"], other] for other in links)]
 
 
 def remove(table: Table, name: str) -> None:
     """Take an organisation out, with its links and its numbers under ``[run]``."""
     table["organisation"] = [each for each in table["organisation"] if each["name"] != name]
     table["rotation"] = [each for each in table.get("rotation", []) if each != name]
-    run = table["run"]
+    run = _what_is_agreed(table)
     if isinstance(run.get("topology"), list):
         run["topology"] = [link for link in run["topology"] if name not in link]
     for told in (run, run.get("algorithm_options", {})):
@@ -456,7 +478,7 @@ def write_change(
     table = load_toml(path, "the federation")
     told = before.check()
     table["revision"] = before.revision + 1
-    table["run"]["run_id"] = run_id or next_run_id(str(told.run.run_id))
+    _what_is_agreed(table)["run_id"] = run_id or next_run_id(str(told.run.run_id))
     former = path.read_bytes()
     change(before, table)
     for name in ("rotation", "revoked"):

@@ -40,6 +40,7 @@ from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.exchange import added_up
 from dpadmm.federation.identity import read_certificate
+from dpadmm.federation.node_study import NodeStudy
 from dpadmm.federation.party import rehearse_party, train_node
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
@@ -65,13 +66,13 @@ from dpadmm.run.result import Run
 from dpadmm.solvers.cluster import Cluster
 
 
-def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
+def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
     """Run a node to its end: it writes its results and serves late neighbours.
 
     Returns
     -------
-    Run or None
-        What was trained; nothing at a server.
+    Run, NodeStudy or None
+        What was trained, or found; nothing at a server.
 
     Raises
     ------
@@ -86,7 +87,7 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
         links = links_of(agreed, setup.planned)
         if len(links) <= MOST_LINKS:
             watcher.graph(agreed.nodes, links, agreed.server)
-    trained: Run | None = None
+    trained: Run | NodeStudy | None = None
     with ExitStack() as stack:
         node = NodeRuntime.open(setup, watcher, stack)
         choice = setup.planned.choice
@@ -102,8 +103,9 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | None:
         late = _serve(mailbox, departure, config.policy.serve_for)
         if late:
             watcher.event("neighbours-late", level="warning", missing=late)
-    early = trained is not None and trained.model.provenance["federation"]["lost"] is not None
-    if early and departure is not None and departure.left_out:
+    left_out = departure is not None and departure.left_out
+    # A study that ended early has no results.
+    if left_out and isinstance(trained, Run) and trained.federation["lost"] is not None:
         raise LeftOut(setup.name, trained)
     watcher.finished()
     return trained
@@ -336,12 +338,12 @@ def look_before_start(setup: NodeSetup, owner: Owner | None) -> None:
                 _check_charges(setup, ledger, ledger.account)
         except (ParameterError, LedgerError):
             return
-    told = setup.run_config()
+    told = setup.configuration
     look_first(told, file_schema(setup.schema, told), config.preflight_file, owner)
 
 
 def _rows(setup: NodeSetup, owner: Owner | None) -> str:
-    told, place = setup.run_config(), setup.config.preflight_file
+    told, place = setup.configuration, setup.config.preflight_file
     found = look_at_rows(told, file_schema(setup.schema, told))
     tell_owner(found, place, owner)
     if found.wrong:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
@@ -12,7 +12,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from dpadmm.durable import write_whole
 from dpadmm.errors import (
     BudgetError,
     DataError,
@@ -24,9 +23,11 @@ from dpadmm.errors import (
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange, PeerExchange, SumExchange
 from dpadmm.federation.keys import Masks
+from dpadmm.federation.node_study import NodeStudy, state_study, study_of, study_shard
 from dpadmm.federation.recovery import LINK_LOST, WHEN_LOST, Departure, LeftOut, SomebodyLeft, View
-from dpadmm.federation.runtime import NodeRuntime, NodeSetup
-from dpadmm.federation.same_sums import SumsComparison
+from dpadmm.federation.results import node_run, who_took_part, write_node_results
+from dpadmm.federation.runtime import NodeRuntime
+from dpadmm.federation.same_sums import AnyRun, SumsComparison
 from dpadmm.federation.transport.mailbox import Mailbox
 from dpadmm.federation.transport.session import PeerSession
 from dpadmm.federation.transport.wire import (
@@ -43,23 +44,18 @@ from dpadmm.plain import Array
 from dpadmm.privacy.events import Event
 from dpadmm.privacy.mechanisms import release_post_processed
 from dpadmm.problem.rows import Shard
-from dpadmm.report.html import write_page
-from dpadmm.report.run import run_report
 from dpadmm.run.charges import OtherEvaluations, evaluation_id, histogram_of
 from dpadmm.run.classifier import Classifier, released_weights
-from dpadmm.run.config import RunConfig
 from dpadmm.run.engine import MemoryLedger, Outcome
 from dpadmm.run.files import (
-    estimator_parameters,
     file_schema,
     lay_out_part,
     read_party,
     work_folder,
-    write_results,
 )
-from dpadmm.run.model import Model, save_model
+from dpadmm.run.model import save_model
 from dpadmm.run.plan import Plan, announced
-from dpadmm.run.result import Run, provenance
+from dpadmm.run.result import Run
 from dpadmm.run.session import (
     Judgement,
     judgement,
@@ -70,21 +66,31 @@ from dpadmm.run.session import (
 )
 
 _BUDGET_EVERY: Final = 1.0
+_NO_FIGURES: Final = (
+    "there are no figures, which need all rounds with the same parties; the rounds that were sent "
+    "stay spent"
+)
 _AGAIN: Final = (
     "the model is as it was trained; started again with all others, this node evaluates it"
 )
 
 
-def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
-    """Train this party's share and write its results; the caller still serves neighbours."""
+def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run | NodeStudy]:
+    """Train this party's share, or ask it, and write the results.
+
+    The caller still serves neighbours.
+    """
     begin = time.monotonic()
     setup = node.setup
-    told = setup.run_config()
     view = setup.view
     ledger = node.open_run(view)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
-    shard, evaluated = read_shards(node, told, own)
+    evaluated: Shard | None = None
+    if setup.question is None:
+        shard, evaluated = read_shards(node, own)
+    else:
+        shard = study_shard(setup)
     session = node.connect()
     best: _Part | None = None
     part: _Part | None = None
@@ -105,15 +111,15 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
             node.watcher.event("cannot-go-on", level="error", error=error)
             break
         view = following
-    if best.hearing.done == 0:
+    if best.hearing.done == 0 or not (best.is_whole or setup.question is None):
+        nothing = "there is no model" if setup.question is None else _NO_FIGURES
         if part.hearing.refused_sum is not None:
-            raise ExchangeError(f"{part.hearing.refused_sum} There is no model.")
+            raise ExchangeError(f"{part.hearing.refused_sum} {nothing[:1].upper()}{nothing[1:]}.")
         if part.hearing.lost == setup.name:
             raise LeftOut(setup.name)
+        when = "a round was" if setup.question is None else "all rounds were"
         raise passing(
-            ExchangeError(
-                f"{part.hearing.lost} was lost before a round was complete: there is no model."
-            )
+            ExchangeError(f"{part.hearing.lost} was lost before {when} complete: {nothing}.")
         )
     if best is not part:
         done = best.hearing.done
@@ -124,36 +130,37 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run]:
         # Write the model, which was paid for, before what takes longer: the spending by round, and
         # everything that only describes it.
         expected = best.to_compare()
-        first = _trained(node, told, best, part, seconds, by_round=False)
-        save_model(told.result.model, _stated(first, expected).model)
-        trained = _trained(node, told, best, part, seconds)
-        write_node_results(setup, _stated(trained, expected), _changes(best))
+        if setup.question is None:
+            first = _stated(_trained(node, best, part, seconds, by_round=False), expected)
+            save_model(setup.run_config().result.model, first.model)
+        found: Run | NodeStudy = _found(node, best, part, seconds)
+        write_node_results(setup, _stated(found, expected), _changes(best))
     node.watcher.event("results-written", round=best.hearing.done, rounds=best.view.rounds)
     # After the results: whatever happens next, what was paid for is on disk.
     mailbox, departure, judged = part.exchange.mailbox, part.departure, None
     compared = best.compare()
-    if evaluated is not None and (compared is None or not compared.other):
-        judging = _judge(node, session, best, evaluated, trained.classifier.coef)
+    if evaluated is not None and isinstance(found, Run) and not (compared and compared.other):
+        judging = _judge(node, session, best, evaluated, found.classifier.coef)
         judged = None if judging is None else judging.judgement
         if judging is None or judged is None:
             node.watcher.event("not-evaluated", level="warning", advice=_AGAIN)
         else:
             mailbox, departure, compared = judging.exchange.mailbox, None, judging.compare()
     if judged is not None:
-        trained = _trained(node, told, best, part, seconds, judged)
+        found = _trained(node, best, part, seconds, judged)
     elif evaluated is not None:
         # What was stated before counts more: it stands where the ledger cannot be read.
         with contextlib.suppress(LedgerError):
-            trained = _trained(node, told, best, part, seconds, over=True)
+            found = _trained(node, best, part, seconds, over=True)
     if compared is not None or evaluated is not None:
         with node.watcher.writing():
-            trained = _stated(trained, compared)
-            write_node_results(setup, trained, _changes(best))
+            found = _stated(found, compared)
+            write_node_results(setup, found, _changes(best))
     if judged is not None:
         node.watcher.event("evaluated", rows=judged.quality.histogram.rows)
     if compared is not None and compared.refusal:
         raise ExchangeError(compared.refusal)
-    return mailbox, departure, trained
+    return mailbox, departure, found
 
 
 def rehearse_party(node: NodeRuntime) -> tuple[Mailbox, Array]:
@@ -167,9 +174,19 @@ def rehearse_party(node: NodeRuntime) -> tuple[Mailbox, Array]:
         part.end()
 
 
-def _stated(trained: Run, compared: SumsComparison | None) -> Run:
+def _stated(found: AnyRun, compared: SumsComparison | None) -> AnyRun:
     """The run, stating whether all parties have the same model as far as that is known."""
-    return trained if compared is None else compared.stated(trained)
+    return found if compared is None else compared.stated(found)
+
+
+def _found(node: NodeRuntime, part: _Part, last: _Part, seconds: float | None) -> Run | NodeStudy:
+    """What came of it: a model, or the figures of a study."""
+    setup = node.setup
+    if setup.question is None:
+        return _trained(node, part, last, seconds)
+    privacy = state_study(node, part.own, part.charged_here, _about_losses(part, last))
+    done = study_of(setup, part.outcome, part.sums, privacy)
+    return NodeStudy(setup, done, who_took_part(setup) | part.how)
 
 
 def _judge(
@@ -226,11 +243,13 @@ class _Part:
             self.own,
             view.rounds,
             self._ledger,
-            node.setup.config.policy.when_lost,
+            node.setup.when_lost,
             self.departure,
             node.watcher,
         )
         self._told_budget = -_BUDGET_EVERY
+        #: Of a study: the sum over all parties in each round.
+        self.sums: list[Array] = []
         first = view.first_sent
         drawn = (
             encode_message(view.run, self.number, t - first, self._message(t))
@@ -280,6 +299,27 @@ class _Part:
     def is_whole(self) -> bool:
         """Whether all its rounds are complete: then its model may be evaluated."""
         return self.hearing.done >= self.view.rounds
+
+    @property
+    def charged_here(self) -> tuple[tuple[Event, ...], ...]:
+        """What this party was charged, by its ledger if it has one."""
+        ledger = self.node.ledger
+        if ledger is None:
+            return self.outcome.events
+        return (_charged(ledger, self.node.setup.agreed),)
+
+    @property
+    def how(self) -> dict[str, Any]:
+        """Public facts about how the run went."""
+        view, hearing = self.view, self.hearing
+        return {
+            "heard": list(hearing.names),
+            "rounds_complete": hearing.done,
+            "lost": hearing.lost,
+            "went_on_without": list(view.lost),
+            "changed_run_sha256": view.run.hex() if view.lost else None,
+            "tls": self.node.setup.security is not None,
+        }
 
     @property
     def judgement(self) -> Judgement | None:
@@ -361,6 +401,8 @@ class _Part:
         node, view = self.node, self.view
 
         def on_round(done: int, messages: Array) -> None:
+            if node.setup.question is not None:
+                self.sums.append(messages[0, 0, 0])
             if not view.evaluation:
                 node.watcher.round(done, view.rounds)
             self.hearing.count_bytes()
@@ -444,9 +486,10 @@ class _Part:
             self.node.watcher.budget(account.spent_epsilon, account.fitting_epsilon)
 
 
-def read_shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, Shard | None]:
+def read_shards(node: NodeRuntime, own: Plan) -> tuple[Shard, Shard | None]:
     """Read and lay out this party's rows, and the held-out ones; how many is public."""
     setup, noise = node.setup, node.noise
+    told = setup.run_config()
     schema = file_schema(setup.schema, told)
     party = told.party[0]
     with work_folder(told.result.model) as folder:
@@ -463,7 +506,6 @@ def read_shards(node: NodeRuntime, told: RunConfig, own: Plan) -> tuple[Shard, S
 
 def _trained(
     node: NodeRuntime,
-    told: RunConfig,
     part: _Part,
     last: _Part,
     seconds: float | None,
@@ -477,9 +519,8 @@ def _trained(
     All nodes that hear everybody make the same model. Its statement counts an evaluation that is
     still to come; once the run is ``over``, only one that was charged.
     """
-    setup, view, hearing = node.setup, part.view, part.hearing
-    agreed = setup.agreed
-    charged = part.outcome.events if node.ledger is None else (_charged(node.ledger, agreed),)
+    setup, hearing = node.setup, part.hearing
+    agreed, told = setup.agreed, setup.run_config()
     heard = part.outcome
     if not part.own.algorithm.hears_everybody:
         heard = replace(heard, last=hearing.last, tail=hearing.tail, mean=hearing.mean)
@@ -490,7 +531,7 @@ def _trained(
         heard,
         state_whole(
             part.own,
-            charged,
+            part.charged_here,
             node.noise,
             agreed.run.wish,
             judged=judged,
@@ -504,56 +545,12 @@ def _trained(
         output=told.run.output,
         quality=None if judged is None else judged.quality,
     )
-    how = {
-        "heard": list(hearing.names),
-        "rounds_complete": hearing.done,
-        "lost": hearing.lost,
-        "went_on_without": list(view.lost),
-        "changed_run_sha256": view.run.hex() if view.lost else None,
-        "tls": setup.security is not None,
-    }
     return node_run(
-        setup, classifier, how, seconds=seconds, noise_error=_noise_error(part, told.run.output)
-    )
-
-
-def node_run(
-    setup: NodeSetup,
-    classifier: Classifier,
-    how: Mapping[str, Any],
-    *,
-    seconds: float | None,
-    noise_error: float | None,
-) -> Run:
-    """The finished run of one node.
-
-    Parameters
-    ----------
-    setup, classifier
-        The node, and what it has learnt.
-    how
-        Public facts about how the run went; who was in it is added here.
-    seconds, noise_error
-        As of a :class:`~dpadmm.run.result.Run`.
-    """
-    agreed, told = setup.agreed, setup.run_config()
-    # New files of this party are written as its rows were.
-    schema = setup.schema.read_as(told.data)
-    who = {
-        "node": setup.name,
-        "nodes": list(agreed.nodes),
-        "rows": agreed.rows,
-        "server": agreed.server,
-    }
-    rows = {setup.name: agreed.rows[setup.name]}
-    come_from = provenance(told, schema, rows, setup.run.hex(), who | dict(how))
-    return Run(
-        told,
-        Model(classifier, estimator_parameters(told.run, agreed.names), schema, come_from),
-        setup.planned.site.topology,
-        warnings=setup.warnings,
+        setup,
+        classifier,
+        part.how,
         seconds=seconds,
-        noise_error=noise_error,
+        noise_error=_noise_error(part, told.run.output),
     )
 
 
@@ -624,31 +621,6 @@ def _runs_of(account: Account, agreed: AgreedRun) -> list[str]:
         if name.startswith(run) and not first and known:
             names.append(name)
     return names
-
-
-def write_node_results(setup: NodeSetup, trained: Run, changes: Sequence[str] = ()) -> None:
-    """Write the model, then what describes it: the record, the statement and the page.
-
-    Parameters
-    ----------
-    setup, trained
-        The node, and what it trained.
-    changes
-        Lines for the end of the statement: how the run changed after losses.
-    """
-    result = setup.config.result
-    assert result is not None
-    record = write_results(trained)
-    if result.statement is not None:
-        lines = [str(trained.privacy)]
-        for words in record.ledgers.values():
-            lines += ["", "The ledger of this data set:", words]
-        if changes:
-            lines += ["", *changes]
-        write_whole(result.statement, ("\n".join(lines) + "\n").encode(), "statement")
-    place = trained.config.result.report_file
-    if place is not None:
-        write_page(place, run_report(record))
 
 
 def _changes(part: _Part) -> tuple[str, ...]:

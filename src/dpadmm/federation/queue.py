@@ -222,7 +222,7 @@ def placed(config: NodeConfig, folder: Path) -> NodeConfig:
             wanted = agreed.neighbours(name, agreed.plan(schema))
         linked = tuple(each for each in linked if each.name in wanted)
     result = NodeResultSection(
-        model=folder / f"{name}.model",
+        model=None if agreed.study is not None else folder / f"{name}.model",
         record=folder / f"{name}.record.json",
         statement=folder / f"{name}.statement.txt",
     )

@@ -22,8 +22,14 @@ from dpadmm.algorithms import reviewed
 from dpadmm.data.schema import Schema, load_schema
 from dpadmm.durable import check_writable
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError
+from dpadmm.federation.agreed_study import question_of
 from dpadmm.federation.agreement import Agreement, Consents, consents_note, noted_consents
-from dpadmm.federation.config import AgreedRun, NodeConfig, load_agreed_run
+from dpadmm.federation.config import (
+    AgreedRun,
+    NodeConfig,
+    NodeResultSection,
+    load_agreed_run,
+)
 from dpadmm.federation.identity import AUTHORITY, certificate_facts, from_base64, read_certificate
 from dpadmm.federation.keys import SessionKeys, check_pinned
 from dpadmm.federation.page_server import read_token
@@ -45,6 +51,8 @@ from dpadmm.run.config import DataSection, PartySection, PolicySection, ResultSe
 from dpadmm.run.files import check_files, check_results, file_schema, reading_word
 from dpadmm.run.options import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan, announced
+from dpadmm.studies.questions import StudyQuestion
+from dpadmm.studies.study_files import StudyConfig, StudyResult, StudySection
 
 
 @dataclass(frozen=True)
@@ -124,8 +132,62 @@ class NodeSetup:
     @cached_property
     def preparation(self) -> str:
         """A word for how this node's file is read."""
-        told = self.run_config()
+        told = self.configuration
         return reading_word(told, file_schema(self.schema, told))
+
+    @cached_property
+    def question(self) -> StudyQuestion | None:
+        """What a study asks; None where something is trained."""
+        return None if self.agreed.study is None else question_of(self.agreed, self.schema)
+
+    @property
+    def when_lost(self) -> str:
+        """What to do about a neighbour that never returns.
+
+        A study needs all its rounds with the same parties: nobody goes on without one.
+        """
+        chosen = self.config.policy.when_lost
+        return "stop" if chosen == "continue" and self.agreed.study is not None else chosen
+
+    @property
+    def configuration(self) -> RunConfig | StudyConfig:
+        """The run, or the study, as one organisation would write it down for itself."""
+        return self.run_config() if self.agreed.study is None else self.study_config()
+
+    def study_config(self) -> StudyConfig:
+        """The agreed study as one organisation would write it down for itself."""
+        study, config = self.agreed.study, self.config
+        assert study is not None
+        assert config.result is not None
+        assert config.result.record is not None
+        names = StudySection.model_fields
+        simulation = None if config.simulation is None else config.simulation.key
+        content = {name: getattr(study, name) for name in names} | {"simulation_key": simulation}
+        return StudyConfig(
+            study=StudySection(**content),
+            result=StudyResult(
+                record=config.result.record, report=config.result.report, schema=None
+            ),
+            **self._rows(),
+        )
+
+    def _rows(self) -> dict[str, Any]:
+        """The tables that say where this party's rows are, and where they are charged."""
+        config, name = self.config, self.name
+        assert config.node.data is not None
+        return {
+            "data": DataSection(schema=config.node.schema_file, **config.node.told),
+            "party": (
+                PartySection(
+                    name=name,
+                    file=config.node.data,
+                    rows=self.agreed.rows[name],
+                    scheduler=config.node.scheduler,
+                ),
+            ),
+            "ledgers": {} if config.node.ledger is None else {name: config.node.ledger},
+            "policy": PolicySection(preflight=config.policy.preflight),
+        }
 
     @property
     def calibrated(self) -> bool:
@@ -173,28 +235,18 @@ class NodeSetup:
 
     def run_config(self) -> RunConfig:
         """The run as one organisation would write it down for itself."""
-        config, name = self.config, self.name
-        assert config.node.data is not None
+        config = self.config
         assert config.result is not None
+        assert config.result.model is not None
         simulation = None if config.simulation is None else config.simulation.key
         return RunConfig(
             run=self.agreed.run.model_copy(update={"simulation_key": simulation}),
-            data=DataSection(schema=config.node.schema_file, **config.node.told),
-            party=(
-                PartySection(
-                    name=name,
-                    file=config.node.data,
-                    rows=self.agreed.rows[name],
-                    scheduler=config.node.scheduler,
-                ),
-            ),
             result=ResultSection(
                 model=config.result.model,
                 record=config.result.record,
                 report=config.result.report,
             ),
-            ledgers={} if config.node.ledger is None else {name: config.node.ledger},
-            policy=PolicySection(preflight=config.policy.preflight),
+            **self._rows(),
         )
 
 
@@ -246,16 +298,37 @@ def prepare_node(
     check_writable(config.preflight_file, "preflight")
     read_token(config.watch.token_file)
     if config.result is not None:
-        for what in ("model", "record", "statement"):
-            place = getattr(config.result, what)
-            if place is not None:
-                check_writable(place, what)
-        told = setup.run_config()
-        places = {"model": told.result.model, "record": told.result.record}
-        places |= {"statement": config.result.statement, "report": told.result.report_file}
-        check_results(places, setup.run.hex())
+        _check_places(setup, config.result)
+        told = setup.configuration
         check_files(told, file_schema(schema, told))
     return setup
+
+
+def _check_places(setup: NodeSetup, result: NodeResultSection) -> None:
+    """Refuse places where results cannot go, and what does not go with a study."""
+    for what in ("model", "record", "statement"):
+        place = getattr(result, what)
+        if place is not None:
+            check_writable(place, what)
+    needed, without = ("model", "")
+    if setup.agreed.study is not None:
+        needed, without = ("record", "model")
+    if getattr(result, needed) is None:
+        raise ParameterError(f"{needed} under [result] must be given: where it goes; got nothing.")
+    if without and getattr(result, without) is not None:
+        raise ParameterError(
+            "model under [result] must be left out of a study, which trains nothing; got "
+            f"{result.model}."
+        )
+    if setup.agreed.study is not None and setup.config.node.scheduler is not None:
+        raise ParameterError(
+            'rows under [node] must be "file" for a study: a cluster keeps rows that were encoded '
+            f"for a training; got {setup.config.node.rows!r}."
+        )
+    told = setup.configuration
+    places = {"model": result.model, "record": told.result.record}
+    places |= {"statement": result.statement, "report": told.result.report_file}
+    check_results(places, setup.run.hex())
 
 
 def _check_provable(setup: NodeSetup) -> None:
@@ -526,7 +599,7 @@ class NodeRuntime:
 
         None in an evaluation, too: it is one round of all who trained, or it does not happen.
         """
-        if self.setup.config.policy.when_lost != "continue" or view.evaluation:
+        if self.setup.when_lost != "continue" or view.evaluation:
             return None
         agreed = view.agreed
         return Departure(
@@ -589,7 +662,7 @@ class NodeRuntime:
         policy, watch = self.setup.config.policy, self.setup.config.watch
         options: dict[str, Any] = {
             "patience": Patience(
-                timeout=None if policy.when_lost == "wait" else policy.lost_after,
+                timeout=None if self.setup.when_lost == "wait" else policy.lost_after,
                 report=watch.report_every,
             ),
             "on_refused": self._refused,

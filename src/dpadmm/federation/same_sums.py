@@ -24,7 +24,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, final
+from typing import Any, Final, Protocol, Self, TypeVar, final
 
 from dpadmm.errors import ExchangeError
 from dpadmm.federation.agreement import Consents
@@ -41,8 +41,21 @@ from dpadmm.federation.transport.wire import (
     noted,
     said,
 )
-from dpadmm.run.result import Run
+from dpadmm.privacy.statement import PrivacyStatement
 
+
+class Stated(Protocol):
+    """What a node ends with: a model, or the figures of a study."""
+
+    @property
+    def privacy(self) -> PrivacyStatement:
+        """What may be said about it."""
+
+    def restated(self, privacy: PrivacyStatement, facts: Mapping[str, Any]) -> Self:
+        """With another statement, and more facts about the others."""
+
+
+AnyRun = TypeVar("AnyRun", bound=Stated)
 _VERSION: Final = 1
 _NOTE: Final = "signed sums"
 _TWICE: Final = "signed sums, second"
@@ -148,9 +161,9 @@ class SumsComparison:
             f"{_named(others)}"
         )
 
-    def stated(self, run: Run) -> Run:
+    def stated(self, run: AnyRun) -> AnyRun:
         """The run with what was found, in its statement and in its record."""
-        privacy, come_from = run.privacy, run.model.provenance
+        privacy = run.privacy
         details = privacy.details
         # Where nothing is guaranteed a statement has no details; the record has it.
         if self.alike and privacy.private:
@@ -159,16 +172,11 @@ class SumsComparison:
             signs = "that each of them signed" if self.signed else "that nobody signed"
             details = (*details, (heading, f"{words} {signs}"))
         changed = replace(privacy, details=details, caveats=(*privacy.caveats, *self.caveats))
-        federation = come_from["federation"] | {
+        facts = {
             "sums_sha256": self.sha256 or None,
             "agreed_by": list(self.same) if self.signed else [],
         }
-        model = replace(
-            run.model,
-            classifier=replace(run.model.classifier, privacy=changed),
-            provenance=come_from | {"federation": federation},
-        )
-        return replace(run, model=model)
+        return run.restated(changed, facts)
 
 
 @final

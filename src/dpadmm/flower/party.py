@@ -30,8 +30,9 @@ from dpadmm.federation.config import NodeConfig, load_node_config
 from dpadmm.federation.exchange import MEAN, CarefulLedger
 from dpadmm.federation.keys import DecodedSums, Masks, SessionKeys
 from dpadmm.federation.node import look_before_start
-from dpadmm.federation.party import node_run, read_shards, write_node_results
+from dpadmm.federation.party import read_shards
 from dpadmm.federation.recovery import View
+from dpadmm.federation.results import node_run, write_node_results
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, prepare_node
 from dpadmm.federation.same_sums import SignedSums, SumsComparison
 from dpadmm.federation.transport.mailbox import KeyRing
@@ -392,7 +393,7 @@ class _Turn:
         found = self._bytes(t)
         if found is None:
             exchange = self._exchange(question)
-            shard, _ = read_shards(self.node, self.node.setup.run_config(), self.own)
+            shard, _ = read_shards(self.node, self.own)
             train_party(
                 self.own,
                 shard,

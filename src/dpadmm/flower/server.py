@@ -202,6 +202,11 @@ def check_relayed(agreed: AgreedRun, planned: Plan) -> None:
             f"'server'; got {agreed.server!r} and {planned.site.topology.name!r}. Change them at "
             "every party."
         )
+    if agreed.study is not None:
+        raise ParameterError(
+            "[study] must be left out of the agreed run in Flower, where parties train and ask "
+            f"nothing else; got {agreed.study.kind!r}. Run it between nodes (dpadmm node)."
+        )
     if agreed.run.wish.histogram:
         raise ParameterError(
             "evaluate and probabilities must be left out in Flower, where a run is its training "

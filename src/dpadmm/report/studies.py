@@ -105,6 +105,8 @@ def study_report(
                 AtMost(record["privacy"]["parties"][party["name"]]["delta"]),
             )
             for party in parties
+            # A node states its own party's guarantee alone.
+            if party["name"] in record["privacy"]["parties"]
         ],
     )
     below = (

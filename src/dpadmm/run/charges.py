@@ -37,7 +37,7 @@ from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.mechanisms import require_exact_shares
 from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.run.engine import Outcome, fingerprint
-from dpadmm.run.options import Split, TrainingParameters, Wish
+from dpadmm.run.options import AUTO, Split, TrainingParameters, Wish
 from dpadmm.run.plan import Plan, announced, check_labels_once, plan, sums_of_all
 
 #: The part of a run's mu^2 that probabilities on the rows of the training take.
@@ -177,6 +177,8 @@ class EvaluationTerms:
         How many rows are replaced at once.
     noise, colluders
         As the options of ``dp-gd`` have them.
+    topology
+        The graph over which sums travel; everybody is heard on any.
     """
 
     epsilon: float | Mapping[Any, float]
@@ -184,6 +186,7 @@ class EvaluationTerms:
     rows_per_person: int = 1
     noise: str = "own"
     colluders: int | None = None
+    topology: Any = AUTO
 
     @classmethod
     def of_run(cls, parameters: TrainingParameters) -> EvaluationTerms:
@@ -209,6 +212,7 @@ class EvaluationTerms:
             rounds=rounds,
             rows_per_person=self.rows_per_person,
             algorithm_options=dict(options),
+            topology=self.topology,
         )
 
 

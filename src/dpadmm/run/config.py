@@ -549,7 +549,8 @@ def load_toml(path: str | Path, what: str) -> dict[str, Any]:
         return tomllib.loads(read_text(path))
     except FileRefusal as error:
         raise ParameterError(f"{what} must be a readable UTF-8 file; got {path}: {error}") from None
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    # A number of thousands of digits is a ValueError of its own.
+    except (ValueError, RecursionError) as error:
         raise ParameterError(f"{what} must be valid TOML; got {path}: {error}") from None
 
 

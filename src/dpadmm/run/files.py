@@ -41,7 +41,7 @@ from dpadmm.data.tables import (
     encode_party,
     encoded_batches,
 )
-from dpadmm.durable import check_writable, written_whole
+from dpadmm.durable import FileRefusal, check_writable, read_json, written_whole
 from dpadmm.errors import DataError, ParameterError, PreflightStop
 from dpadmm.ledger.base import Ledger
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -336,6 +336,9 @@ def _run_of(what: str, place: Path) -> str:
         if what == "model":
             return str(load_model(place).provenance.get("run_sha256", ""))
         return read_record(place).run_sha256
+    with suppress(FileRefusal, AttributeError):
+        # The record of a study between nodes.
+        return str(read_json(place).get("run_sha256", ""))
     return ""
 
 
@@ -528,7 +531,7 @@ def party_schema(schema: Schema, party: PartySection) -> Schema:
         raise DataError(f"party {party.name!r}: {error}") from None
 
 
-def reading_word(config: RunConfig, schema: Schema) -> str:
+def reading_word(config: RowsConfig, schema: Schema) -> str:
     """A word for how the files are read, which neither the plan nor the schema's hash contains.
 
     A run is never continued under another word: its messages belong to rows that were read

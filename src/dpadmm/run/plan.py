@@ -459,7 +459,8 @@ def plan(
 def sums_of_all(asked: TrainingParameters, rows: Mapping[str, int]) -> tuple[Site, Settings]:
     """The public facts of rounds in which everybody's sums are heard, and their budget.
 
-    How many numbers a message has is for the algorithm to say.
+    How many numbers a message has is for the algorithm to say. Where every party hears all others
+    each averages what it hears, as a server would.
 
     Parameters
     ----------
@@ -469,7 +470,10 @@ def sums_of_all(asked: TrainingParameters, rows: Mapping[str, int]) -> tuple[Sit
         Public number of rows of each party that are read, in the order of the parties.
     """
     counts, loss = np.array(list(rows.values()), dtype=np.int64), get_loss("logistic")
-    topology = build_topology(SERVER, len(counts))
+    asked_for = SERVER if asked.topology == AUTO else asked.topology
+    topology = build_topology(asked_for, len(counts))
+    if topology.complete:
+        topology = build_topology(SERVER, len(counts))
     site = Site.of_all(counts, topology, loss, features=1, regularization=1.0)
     site = replace(site, names=tuple(rows))
     options, budget = dict(asked.algorithm_options), budget_for(asked, site)

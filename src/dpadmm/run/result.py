@@ -27,10 +27,10 @@ import json
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 import numpy as np
 from pydantic import (
@@ -514,6 +514,18 @@ class Run:
     def privacy(self) -> PrivacyStatement:
         """What may be said about it."""
         return self.model.privacy
+
+    @property
+    def federation(self) -> dict[str, Any]:
+        """Of the run of one node: public facts about the others and how it went."""
+        return dict(self.model.provenance["federation"])
+
+    def restated(self, privacy: PrivacyStatement, facts: Mapping[str, Any]) -> Self:
+        """With another statement, and more facts about the others."""
+        classifier = replace(self.classifier, privacy=privacy)
+        come_from = self.model.provenance | {"federation": self.federation | dict(facts)}
+        model = replace(self.model, classifier=classifier, provenance=come_from)
+        return replace(self, model=model)
 
     @property
     def sha256(self) -> str:

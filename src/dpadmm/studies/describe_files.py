@@ -37,7 +37,13 @@ from dpadmm.studies.study import (
     smallest_epsilon,
     study_noise,
 )
-from dpadmm.studies.study_files import StudyConfig, run_files, study_schema, write_study
+from dpadmm.studies.study_files import (
+    StudyConfig,
+    check_counts,
+    run_files,
+    study_schema,
+    write_study,
+)
 
 # A bin has values where its count is so many deviations of its noise, and this part of all rows.
 _CLEAR: Final = 4.0
@@ -320,6 +326,7 @@ def describe(
 
     def rows() -> list[tuple[Array, Array]]:
         found = parties or read()
+        check_counts(found, counts)
         return [(found[name], np.zeros((len(found[name]), 1))) for name in planned.site.names]
 
     source = study_noise(random_state)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Final
 
 import numpy as np
@@ -121,6 +121,14 @@ class Design:
     def names(self) -> tuple[str, ...]:
         """Of the coefficients."""
         return tuple(column.name for column in self.columns)
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """What decides what the numbers of a prepared row mean, as plain data."""
+        return {
+            "columns": [asdict(column) for column in self.columns],
+            "levels": {str(place): list(known) for place, known in self.levels.items()},
+        }
 
     def values(self, X: Any) -> Array:
         """The columns before they are prepared; not a number where a cell is of no use."""

@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+import ast
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
 
 from dpadmm.errors import ParameterError
+
+# Functions of numbers that know nothing of other rows, alone or of numpy.
+_ROW_BY_ROW: Final = frozenset(
+    (
+        *("abs", "sqrt", "square", "exp", "expm1", "exp2", "exp10", "log", "log1p", "log2"),
+        *("log10", "sin", "cos", "tanh", "minimum", "maximum", "floor", "ceil", "sign"),
+    )
+)
+_OPERATORS: Final = (ast.Add, ast.Sub, ast.Mult, ast.Div, ast.FloorDiv, ast.Mod, ast.Pow)
 
 
 def formula_columns(
@@ -50,14 +60,12 @@ def formula_columns(
                 f"levels of {name} must be given: which there are must not be looked up in private "
                 "rows."
             )
+    for side in (parsed.lhs, parsed.rhs):
+        for factor in {factor for term in side for factor in term.factors}:
+            _check_factor(factor, frame.columns)
     # Rows with missing cells stay, and become a fixed row: how many there are is private.
     found = model_matrix(formula, frame, na_action="ignore")
     spec = found.rhs.model_spec
-    learnt = sorted(str(name) for name in spec.transform_state)
-    if learnt:
-        raise ParameterError(
-            f"formula must not learn from private rows; {learnt[0]} does. Use public constants."
-        )
     for factor in spec.factor_contrasts:
         raw = str(factor)
         inner = raw[2:-1].strip() if raw.startswith("C(") else raw
@@ -74,3 +82,49 @@ def formula_columns(
             f"formula must have one column as its response; got {list(found.lhs.columns)}."
         )
     return pd.DataFrame(X), pd.DataFrame(found.lhs).iloc[:, 0]
+
+
+def _check_factor(factor: Any, columns: Collection[str]) -> None:
+    """Refuse what could make a row depend on others: one row would then move all of them."""
+    if factor.eval_method.value in ("literal", "lookup"):
+        return
+    expression = str(factor.expr)
+    try:
+        tree = ast.parse(expression.strip(), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError):
+        tree = None
+    if tree is None or not _is_row_by_row(tree, columns):
+        raise ParameterError(
+            "formula must make each row from that row alone, by + - * / ** and functions such as "
+            f"log, exp, sqrt and np.minimum, of columns and numbers; {expression} is not known to. "
+            "Use public constants, and names without spaces."
+        )
+
+
+def _is_row_by_row(tree: ast.expr, columns: Collection[str]) -> bool:
+    """Whether an expression gives each row a number that depends on that row alone."""
+    match tree:
+        case ast.Constant(value=bool() | int() | float()):
+            return True
+        case ast.Name(id=name):
+            return name in columns
+        case ast.BinOp(left=left, op=op, right=right):
+            sides = (left, right)
+            return isinstance(op, _OPERATORS) and all(
+                _is_row_by_row(each, columns) for each in sides
+            )
+        case ast.UnaryOp(op=ast.UAdd() | ast.USub(), operand=operand):
+            return _is_row_by_row(operand, columns)
+        case ast.Call(func=ast.Name(id="C"), args=[ast.Name(id=name)], keywords=[]):
+            return name in columns
+        case (
+            ast.Call(func=ast.Name(id=name), args=arguments, keywords=[])
+            | ast.Call(
+                func=ast.Attribute(value=ast.Name(id="np"), attr=name), args=arguments, keywords=[]
+            )
+        ):
+            known = name in _ROW_BY_ROW or name == "I"
+            return (
+                known and "np" not in columns and all(_is_row_by_row(e, columns) for e in arguments)
+            )
+    return False

@@ -161,6 +161,12 @@ class FileRegression:
             self.asked.family, len(self.design.columns), self.response.count, rows
         )
 
+    @property
+    def public(self) -> dict[str, Any]:
+        """What decides what the numbers of a row mean."""
+        times = {"entry": self.asked.entry, "exit": self.asked.exit}
+        return {**self.design.public, **self.response.public, "explained": self.explained} | times
+
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """Fix it for so many rows of each party; every refusal happens here."""
         facts = self.facts(sum(rows.values()))
@@ -248,6 +254,27 @@ class Inference:
     effects: Effects
     done: StudyRun = field(repr=False)
 
+    @classmethod
+    def of(cls, question: FileRegression, done: StudyRun) -> Self:
+        """From what was released; warns where intervals say little or nothing."""
+        study, response, asked = done.study, question.response, question.asked
+        assert isinstance(study, Regression)
+        constants = study.facts.constants
+        change = question.design.change(constants, response.unit)
+        estimate = study.estimate(done.sums).mapped(change)
+        estimate.coefficients[:constants] += response.centre
+        effects = Effects.of(
+            estimate,
+            asked.family,
+            (*response.constants, *question.design.names),
+            constants,
+            study.facts.rows,
+            strength=study.strength,
+            robust=asked.robust,
+            response_unit=response.unit,
+        )
+        return cls(question, effects, done)
+
     @property
     def privacy_(self) -> PrivacyStatement:
         """The guarantee."""
@@ -273,23 +300,9 @@ def infer_files(config: InferConfig, owner: Owner | None = None) -> Inference:
         responses=question.read,
         faults=question.faults,
         owner=owner,
+        question=question.public,
     )
-    study, response = done.study, question.response
-    assert isinstance(study, Regression)
-    constants = study.facts.constants
-    estimate = study.estimate(done.sums).mapped(question.design.change(constants, response.unit))
-    estimate.coefficients[:constants] += response.centre
-    effects = Effects.of(
-        estimate,
-        config.infer.family,
-        (*response.constants, *question.design.names),
-        constants,
-        study.facts.rows,
-        strength=study.strength,
-        robust=config.infer.robust,
-        response_unit=response.unit,
-    )
-    found = Inference(question, effects, done)
+    found = Inference.of(question, done)
     write_study(config, found.record())
     return found
 

@@ -29,6 +29,9 @@ from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate
 from dpadmm.studies.study import StudyRows, plan_study, run_study, study_noise
 
 _NOT_PRIVATE: Final = "none: epsilon is infinite"
+_LEVELS_OF_FRAME: Final = (
+    "the list of levels that a frame's categorical columns have, if it was made from the rows"
+)
 
 
 class FederatedGLM(BaseEstimator):  # type: ignore[misc]
@@ -146,6 +149,7 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
         parties: ArrayLike | None = None,
         ledgers: Mapping[str, str | Path] | None = None,
         run_id: str | None = None,
+        resume: bool = False,
     ) -> FederatedGLM:
         """Fit rows ``X`` with responses ``y``.
 
@@ -160,9 +164,15 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
         parties : array of shape (rows,), optional
             Whose row it is; None splits the rows at random among ``n_parties``.
         ledgers, run_id
-            Each party's budget ledger by its name, and the name of the study in them.
+            Each party's budget ledger by its name, and the name of the study in them. Needs
+            ``parties``. A study that a crash cut short is continued by the same call in a new
+            process; a name whose study is complete, or was begun in this process, is refused.
+        resume : bool
+            Take what the ledgers have of the study ``run_id``, at no further cost: rows and
+            responses must be the same.
         """
         facts = self._check()
+        self._check_charged(ledgers, parties, run_id)
         names = column_names(X)
         if len(set(names)) < len(names):
             raise ParameterError("columns of X must have names of their own; one is there twice.")
@@ -207,7 +217,13 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
                 planned,
                 lambda: [(prepared[member], response[member]) for member in members],
                 noise=study_noise(key),
-                about=StudyRows(ledgers, run_id),
+                about=StudyRows(
+                    ledgers,
+                    run_id,
+                    question={**design.public, **facts.public},
+                    resume=resume,
+                ),
+                not_covered=self._not_covered(X),
             )
             estimate, privacy = study.estimate(done.sums), done.privacy
         in_units = estimate.mapped(design.change(told.constants, facts.unit))
@@ -253,8 +269,34 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
                 f"robust must be left out for the family {self.family!r}: errors of 'gaussian' "
                 "alone may be robust; got True."
             )
-        exact = not isinstance(self.epsilon, Mapping) and self.epsilon == math.inf
-        return Response.of(self.family, exact, self.response_bounds, self.periods)
+        return Response.of(self.family, self._exact, self.response_bounds, self.periods)
+
+    def _check_charged(self, ledgers: Any, parties: Any, run_id: str | None) -> None:
+        """Refuse what ledgers could not hold: no privacy, random owners, rows without a name."""
+        if ledgers is None:
+            return
+        if self._exact:
+            raise ParameterError(
+                "ledgers must be left out with an infinite epsilon: such a fit protects nobody, "
+                "and no budget covers it. Give a finite epsilon."
+            )
+        for what, given in (("parties", parties), ("run_id", run_id)):
+            if given is None:
+                raise ParameterError(
+                    f"{what} must be given in a study charged to ledgers; got none: the same call "
+                    "must mean the same rows again."
+                )
+
+    def _not_covered(self, X: Any) -> tuple[str, ...]:
+        """What a statement cannot promise of this fit."""
+        told = set(map(str, self.levels or {}))
+        taken = [name for name in declared_levels(X) if name not in told]
+        return (f"{_LEVELS_OF_FRAME} ({', '.join(taken)})",) if taken else ()
+
+    @property
+    def _exact(self) -> bool:
+        """Whether no privacy is asked for."""
+        return not isinstance(self.epsilon, Mapping) and self.epsilon == math.inf
 
     def _design(self, X: Any) -> Design:
         levels = {**declared_levels(X), **{str(k): v for k, v in (self.levels or {}).items()}}
@@ -263,9 +305,8 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
             names[int(key)] if key.isdigit() and key not in names else key: value
             for key, value in levels.items()
         }
-        exact = not isinstance(self.epsilon, Mapping) and self.epsilon == math.inf
         bounds = self.bounds
-        if exact:
+        if self._exact:
             bounds = {name: (-1.0, 1.0) for name in names if name not in by_place}
         return Design.of(names, bounds=bounds, levels=by_place, data_norm=self.data_norm)
 
@@ -403,6 +444,12 @@ class Response:
                 f"are, or their edges; got {periods!r}."
             )
         return cls(family, exact, centre, unit, None if periods is None else _edges(periods))
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """What decides what a response means, as plain data."""
+        edges = None if self.edges is None else self.edges.tolist()
+        return {"family": self.family, "centre": self.centre, "unit": self.unit, "edges": edges}
 
     @property
     def count(self) -> int | None:

@@ -54,10 +54,10 @@ from dpadmm.privacy.sensitivity import Summation
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.rows import Shard, summation_error
 from dpadmm.problem.site import Site
-from dpadmm.run.charges import EvaluationTerms, charged
+from dpadmm.run.charges import EvaluationTerms, WholePlan, charged, refuse_repeated
 from dpadmm.run.engine import Outcome
-from dpadmm.run.options import Split
-from dpadmm.run.plan import Plan, sums_of_all
+from dpadmm.run.options import Split, Wish
+from dpadmm.run.plan import Plan, announced, sums_of_all
 from dpadmm.run.session import ORDER_NOT_COVERED, state_privacy, train
 from dpadmm.solvers.workspace import Workspace
 from dpadmm.version import NUMBERS_FORMAT, __version__
@@ -355,7 +355,7 @@ def study_id(planned: Plan, about: str = "") -> str:
     planned
         The study.
     about
-        How its rows are read: the hash of a schema, say.
+        How its rows are read, and what they mean (:attr:`StudyRows.preparation`).
     """
     budget = planned.budget
     assert budget is not None
@@ -444,12 +444,28 @@ class StudyRows:
         How rows were encoded, if by a schema.
     split
         Reads the rows that a training with this holdout reads: all of them unless given.
+    question
+        Public facts that decide what the numbers of a row mean, where neither the plan nor the
+        schema says it: which columns they are, say.
+    resume
+        Take what ledgers have of a study of this name. Where rows have no name but the caller's
+        word, that could be the releases of others: then what is complete, or was begun in this
+        process, is refused.
     """
 
     ledgers: Mapping[str, str | Path] | None = None
     run_id: str | None = None
     schema_sha256: str | None = None
     split: Split = field(default_factory=Split)
+    question: Mapping[str, Any] = field(default_factory=dict)
+    resume: bool = True
+
+    @property
+    def preparation(self) -> str:
+        """A word for what rows mean: one name in the ledgers is never two questions."""
+        content = {"schema": self.schema_sha256, "question": dict(self.question)}
+        text = canonical_json(content, default=str)
+        return f"study {hashlib.sha256(text.encode('ascii')).hexdigest()[:32]}"
 
     def counts(self, rows: Mapping[str, int]) -> dict[str, int]:
         """How many of so many rows of each party are read."""
@@ -488,7 +504,7 @@ def run_study(
         Called with the number of rounds done and what the last one released.
     """
     about = about or StudyRows()
-    run_id = about.run_id or study_id(planned, about.schema_sha256 or "")
+    run_id = about.run_id or study_id(planned, about.preparation)
     study = planned.algorithm
     assert isinstance(study, Study)
     sums = np.zeros((planned.rounds, planned.site.features))
@@ -506,8 +522,11 @@ def run_study(
         schema_sha256=about.schema_sha256,
         part=about.split.train,
         before=before,
+        preparation=about.preparation,
     )
     with opened as ledgers:
+        whole = WholePlan(planned, Wish(), 2, {})
+        refuse_repeated(whole, about.ledgers, run_id, resume=about.resume)
         parties = []
         for rows, responses in read():
             first, stop = about.split.train(len(rows)) or (0, len(rows))
@@ -523,6 +542,14 @@ def run_study(
     )
     done = Sums(sums, np.array([float(planned.rounds)]))
     return StudyRun(planned, outcome, done, statement, run_id, about.schema_sha256)
+
+
+def planned_privacy(
+    planned: Plan, random_state: int | None, details: Sequence[tuple[str, str]] = ()
+) -> PrivacyStatement:
+    """What a study will guarantee, from public facts; nothing is read or spent."""
+    noise = study_noise(random_state)
+    return state_privacy(planned, announced(planned), noise, details=details)
 
 
 def smallest_epsilon(

@@ -183,6 +183,7 @@ def run_files(
     faults: Callable[[Array], Sequence[Fault]] = lambda rows: (),
     owner: Owner | None = None,
     details: Callable[[Plan], tuple[tuple[str, str], ...]] = lambda planned: (),
+    question: Mapping[str, Any] | None = None,
 ) -> StudyRun:
     """Do a study of the files of a configuration, charged to their ledgers.
 
@@ -201,6 +202,8 @@ def run_files(
         Who sits at a terminal, and alone is told what looks wrong with the rows.
     details
         What its statement says beside the guarantee.
+    question
+        As in :class:`~dpadmm.studies.study.StudyRows`.
     """
     _check_places(config)
     check_files(config, schema)
@@ -208,7 +211,11 @@ def run_files(
     names = [party.name for party in config.party] or sorted(accounts)
     counts = {name: accounts[name].dataset.rows for name in names if name in accounts}
     about = StudyRows(
-        config.ledgers, config.study.run_id, schema.sha256, Split(config.study.holdout)
+        config.ledgers,
+        config.study.run_id,
+        schema.sha256,
+        Split(config.study.holdout),
+        question or {},
     )
     parties: dict[str, Array] = {}
 
@@ -235,7 +242,7 @@ def run_files(
 
     def read() -> list[tuple[Array, Array]]:
         found = parties or read_parties_rows(config, schema)
-        _check_counts(found, counts)
+        check_counts(found, counts)
         split = responses or (lambda rows: (rows, np.zeros((len(rows), 1))))
         return [split(found[name]) for name in planned.site.names]
 
@@ -263,7 +270,7 @@ def read_parties_rows(config: StudyConfig, schema: Schema) -> dict[str, Array]:
             for party in config.party
         }
     declared = {party.name: party.rows for party in config.party if party.rows is not None}
-    _check_counts(found, declared)
+    check_counts(found, declared)
     for name, rows in found.items():
         if not len(rows):
             raise DataError(f"party {name!r} must have at least one row; its file has none")
@@ -272,7 +279,8 @@ def read_parties_rows(config: StudyConfig, schema: Schema) -> dict[str, Array]:
     return found
 
 
-def _check_counts(found: Mapping[str, Array], declared: Mapping[str, int]) -> None:
+def check_counts(found: Mapping[str, Array], declared: Mapping[str, int]) -> None:
+    """Refuse rows of a party that are not as many as are declared, a public number."""
     for name, count in declared.items():
         if name not in found or len(found[name]) != count:
             raise DataError(

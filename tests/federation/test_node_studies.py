@@ -1,0 +1,324 @@
+"""Studies between nodes: the figures of one process, charged once, whatever happens to a node."""
+
+import tomllib
+
+import numpy as np
+import pytest
+
+pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
+
+from tests.helpers.federation_net import StudyFederation
+from tests.helpers.kits import Members
+
+from dpadmm.data.study_rows import read_study_rows
+from dpadmm.errors import ParameterError
+from dpadmm.federation.agreed_study import question_of
+from dpadmm.federation.config import AgreedRun, load_node_config
+from dpadmm.federation.joining import current_kit
+from dpadmm.federation.kit import readme
+from dpadmm.federation.membership import load_federation, remove, write_change
+from dpadmm.federation.node_study import study_shard
+from dpadmm.federation.runtime import prepare_node
+from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.run.config import validated
+from dpadmm.solvers.workspace import Workspace
+from dpadmm.studies.study import StudyRows, run_study
+
+KEY = 7
+NAMES = ("north", "south", "west")
+WISHES = """
+[[wish]]
+kind = "proportion"
+columns = ["y"]
+by = "ward"
+[[wish]]
+kind = "mean"
+columns = ["age"]
+"""
+REGRESSION = """
+[infer]
+family = "binomial"
+columns = ["age", "ward"]
+"""
+KINDS = {"describe": WISHES, "infer": REGRESSION}
+ROWS = (900, 700, 800)
+
+
+def planned(federation, text):
+    """The plan of an agreed study."""
+    agreed = validated(AgreedRun, tomllib.loads(text), federation.folder, "agreed")
+    return agreed.plan(federation.schema)
+
+
+def study_of(kind, **more):
+    return {"kind": kind, "epsilon": 4.0, "delta": 1e-4, **more}
+
+
+@pytest.fixture
+def make_study(fork_server, tmp_path):
+    made = []
+
+    def make(kind, *, averager=None, simulation=None, policy=None, tls=True, **more):
+        federation = StudyFederation(
+            tmp_path / "federation",
+            fork_server,
+            NAMES,
+            study=study_of(kind, **more),
+            tables=KINDS[kind],
+            rows=ROWS,
+            averager=averager,
+            tls=tls,
+        )
+        federation.simulated = simulation is not None
+        made.append(federation)
+        for name in federation.nodes:
+            party = name != federation.averager
+            if party and simulation is None:
+                federation.make_ledger(name)
+            told = simulation if party else None
+            federation.write(name, simulation=told, policy=policy)
+        return federation
+
+    yield make
+    for federation in made:
+        federation.close()
+
+
+def in_one_process(federation):
+    """What one process finds with the same key."""
+    agreed, schema = federation.agreed, federation.schema
+    question = question_of(agreed, schema)
+
+    def read():
+        rows = [read_study_rows(federation.folder / f"{name}.csv", schema) for name in NAMES]
+        return [question.prepared(each) for each in rows]
+
+    about = StudyRows(split=agreed.run.wish.split)
+    done = run_study(agreed.plan(schema), read, noise=SimulatedNoise(KEY), about=about)
+    return question.answer(done).record()["found"]
+
+
+def numbers(found):
+    """Every number of what a study found, in order."""
+    if isinstance(found, dict):
+        return [each for value in found.values() for each in numbers(value)]
+    if isinstance(found, list):
+        return [each for value in found for each in numbers(value)]
+    return [found] if isinstance(found, float) else []
+
+
+def same(found, other):
+    assert len(numbers(found)) == len(numbers(other)) > 5
+    np.testing.assert_allclose(numbers(found), numbers(other), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("kind", "noise", "graph"),
+    [
+        ("describe", "own", "hub"),
+        ("describe", "shared", "complete"),
+        ("infer", "own", "complete"),
+        ("infer", "shared", "hub"),
+        ("infer", "shared", "path"),
+    ],
+)
+def test_nodes_find_what_one_process_finds(make_study, kind, noise, graph):
+    averager = graph if graph == "hub" else None
+    more = {"noise": noise, "topology": "server" if averager else graph, "holdout": 0.25}
+    federation = make_study(kind, averager=averager, simulation=KEY, **more)
+    for name in federation.nodes:
+        federation.start(name)
+    federation.finish()
+    wanted = in_one_process(federation)
+    records = [federation.record(name) for name in NAMES]
+    for name, record in zip(NAMES, records, strict=True):
+        same(record["found"], wanted)
+        assert record["found"] == records[0]["found"]
+        assert record["federation"]["agreed_by"] == list(NAMES)
+        assert list(record["privacy"]["parties"]) == [name]
+        assert record["privacy"]["simulated"]
+        statement = (federation.folder / f"{name}.statement").read_text()
+        assert "heard the same in every round" in statement
+        assert "order of rows" in statement
+        assert "simulation" in (federation.folder / f"{name}.html").read_text().lower()
+        assert not (federation.folder / f"{name}.model").exists()
+
+
+@pytest.mark.parametrize("noise", ["own", "shared"])
+def test_a_study_is_charged_once_whatever_kills_a_node(make_study, noise):
+    more = {"topology": "server", "holdout": 0.25}
+    federation = make_study("infer", averager="hub", noise=noise, **more)
+    for name in ("hub", "north", "south"):
+        federation.start(name)
+    for name in ("north", "south"):
+        federation.wait_for(name, "agreeing")
+    federation.start("west")
+    federation.wait_for("west", "round")
+    federation.kill("west")
+    with SQLiteLedger(federation.folder / "west.ledger") as ledger:
+        before = dict(ledger.account.runs["trial"].commits)
+    federation.start("west")
+    federation.finish()
+    found = [federation.record(name)["found"] for name in NAMES]
+    assert found[0] == found[1] == found[2]
+    for name in NAMES:
+        record = federation.record(name)
+        assert not record["privacy"]["simulated"]
+        assert record["privacy"]["epsilon"] <= 4.0
+        with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
+            account = ledger.verify()
+        (run,) = account.runs.values()
+        assert sorted(run.events) == [0, 1, 2, 3]
+        # Rows that are held out are not read, and nothing is charged for them.
+        read, kept_out = account.parts
+        assert run.rows == read.rows == (0, federation.rows[name] * 3 // 4)
+        assert read.spent > 0 == kept_out.spent
+        assert account.spent_epsilon == pytest.approx(record["privacy"]["epsilon"], rel=1e-6)
+        if name == "west":
+            assert before.items() <= run.commits.items()
+    # Started again when all is done, nothing is charged again, and the figures are the same.
+    spent = account.spent_epsilon
+    for name in federation.nodes:
+        federation.start(name)
+    federation.finish()
+    assert federation.record("west")["found"] == found[2]
+    with SQLiteLedger(federation.folder / "west.ledger") as ledger:
+        assert ledger.account.spent_epsilon == spent
+
+
+def test_a_study_ends_where_a_node_is_lost(make_study):
+    policy = {"when_lost": "continue", "lost_after": 3}
+    federation = make_study("infer", noise="own", topology="complete", policy=policy)
+    for name in ("north", "south"):
+        federation.start(name)
+    federation.start("west")
+    federation.wait_for("west", "round")
+    federation.kill("west")
+    for name in ("north", "south"):
+        code = federation.wait(name)
+        if code == 0:
+            # West had sent everything that it was asked for.
+            pytest.skip("west was killed too late")
+        assert "there are no figures" in federation.output(name)
+        assert not (federation.folder / f"{name}.record").exists()
+        with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
+            assert 0 < ledger.account.spent_epsilon <= 4.0
+
+
+@pytest.mark.parametrize(
+    ("policy", "study", "words"),
+    [
+        ({"epsilon": 1.0}, {}, "epsilon must be at most what .policy. allows, 1"),
+        ({"algorithms": ["dp-gd"]}, {}, "algorithm must be one that .policy. allows .dp-gd"),
+        ({"colluders": 2}, {"noise": "shared"}, "colluders must be at least what .policy. demands"),
+    ],
+)
+def test_a_node_refuses_a_study_that_its_owner_does_not_allow(make_study, policy, study, words):
+    federation = make_study("describe", policy=policy, topology="complete", **study)
+    (federation.folder / "north.csv").write_text("age,ward,y\n")
+    config = load_node_config(federation.folder / "north.toml")
+    with pytest.raises(ParameterError, match=words):
+        prepare_node(config)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ('kind = "describe"', 'kind = "guess"', "kind under .study. must be 'describe' or 'infer'"),
+        ('kind = "describe"', 'kind = "infer"', ".wish. must be given with kind = .describe."),
+        ('run_id = "trial"', "", "run_id under .study. must be given"),
+        ("[study]", "[run]\n[study]", "either is agreed on, not both"),
+        ("[[party]]", "[infer]\n[[party]]", ".infer. must be given with kind = .infer."),
+        ("epsilon = 4.0", "simulation_key = 1", "simulation_key under .study. must not"),
+        ("epsilon = 4.0", "evaluate = true", "evaluate under .study. is not a known key"),
+        ("epsilon = 4.0", "epsilon = 0.0", "epsilon"),
+        ('"age"', '"weight"', "a numeric column with public bounds must be one of: age"),
+    ],
+)
+def test_an_agreed_study_is_refused_in_a_sentence(make_study, old, new, words):
+    federation = make_study("describe", topology="complete", tls=False)
+    text = federation.agreed_text()
+    assert old in text
+    with pytest.raises(ParameterError, match=words):
+        planned(federation, text.replace(old, new, 1))
+
+
+def test_a_regression_that_would_drown_is_refused_before_a_row_is_read(make_study):
+    federation = make_study("infer", topology="complete", tls=False)
+    text = federation.agreed_text(epsilon=0.05)
+    with pytest.raises(ParameterError, match="must not drown in its noise"):
+        planned(federation, text)
+
+
+def test_results_of_a_study_are_a_record_and_no_model(make_study):
+    federation = make_study("describe", topology="complete", tls=False)
+    place = federation.folder / "north.toml"
+    text = place.read_text()
+    for change, words in (
+        ('record = "north.record"\nmodel = "north.model"', "model under .result. must be left out"),
+        ("", "record under .result. must be given"),
+    ):
+        place.write_text(text.replace('record = "north.record"', change))
+        with pytest.raises(ParameterError, match=words):
+            prepare_node(load_node_config(place), insecure_loopback=True)
+
+
+def test_what_is_asked_is_agreed_on_and_no_other_record_is_overwritten(make_study):
+    federation = make_study("describe", topology="complete", tls=False)
+    schema = federation.schema
+    digests = set()
+    for old, new in (("mean", "mean"), ("mean", "sd"), ('by = "ward"', "")):
+        text = federation.agreed_text().replace(old, new, 1)
+        agreed = validated(AgreedRun, tomllib.loads(text), federation.folder, "agreed")
+        digests.add(agreed.digest(schema))
+    assert len(digests) == 3
+    (federation.folder / "north.record").write_text('{"run_sha256": "ab", "format": 1}')
+    with pytest.raises(ParameterError, match="that of another run"):
+        prepare_node(load_node_config(federation.folder / "north.toml"), insecure_loopback=True)
+
+
+def test_a_federation_is_set_up_for_a_study(tmp_path):
+    """One public file with [study] makes kits; the next revision is another study."""
+    study = {"kind": "describe", "run_id": "table-1", "epsilon": 1.0, "delta": 1e-3}
+    members = Members(tmp_path)
+    table = tomllib.loads(members.file.read_text())
+    del table["run"]
+    wishes = [{"kind": "mean", "columns": ["age"]}]
+    members.write(table | {"study": study, "wish": wishes})
+    members.set_up()
+    config = load_node_config(members.place("north") / "node.toml")
+    assert config.policy.algorithms == ("describe",)
+    assert config.result.model is None
+    assert config.result.record.name == "table-1.json"
+    assert prepare_node(config).question is not None
+    after = write_change(members.file, lambda before, told: remove(told, "west"))
+    assert after.run_id == after.check().run.run_id == "table-2"
+    assert "asks the study 'describe'" in readme(
+        current_kit(members.place("north")).facts, after.check()
+    )
+    table["run"] = {"run_id": "x"}
+    members.write(table | {"study": study, "wish": wishes})
+    with pytest.raises(ParameterError, match="either is agreed on, not both"):
+        load_federation(members.file).check()
+
+
+def test_rows_that_are_held_out_are_not_laid_out(make_study):
+    federation = make_study(
+        "describe", topology="complete", simulation=KEY, tls=False, holdout=0.25
+    )
+    config = load_node_config(federation.folder / "north.toml")
+    setup = prepare_node(config, insecure_loopback=True)
+    own = setup.planned.of_party(0)
+    workspace = Workspace(study_shard(setup), own.algorithm.row_site(own.site))
+    found = workspace.totals(lambda rows, responses: np.array([float(len(rows))]), 1)
+    assert found.ravel().tolist() == [ROWS[0] * 0.75]
+
+
+def test_flower_carries_no_study(make_study):
+    from dpadmm.flower.server import check_relayed
+
+    federation = make_study("describe", averager="hub", topology="server", tls=False)
+    agreed = federation.agreed
+    with pytest.raises(ParameterError, match=r"\[study\] must be left out .* got 'describe'"):
+        check_relayed(agreed, agreed.plan(federation.schema))
