@@ -108,15 +108,7 @@ class RowsConfig(Protocol):
 
 @dataclass(frozen=True)
 class Fault:
-    """A kind of rows whose columns contradict each other.
-
-    Attributes
-    ----------
-    words
-        What such rows do, such as "leave no later than they enter".
-    count, rows
-        How many of them there are, of how many rows.
-    """
+    """So many of so many rows contradict themselves, as words say: "leave before they enter"."""
 
     words: str
     count: int
