@@ -39,7 +39,7 @@ class Rule(NamedTuple):
     better: float = 1.5
 
 
-#: Chosen on simulations whose seeds are not those of ``benchmarks/inference.py``.
+#: What they lead to is measured by ``benchmarks/inference.py``.
 RULES: Final = {
     "gaussian": Rule(least=1.0, better=1.0),
     "binomial": Rule(),
