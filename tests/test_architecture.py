@@ -14,7 +14,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text()
 MOST_FILES = 12
 # What tools/doors.py counts: modules of the package, those that a command imports, and those whose
 # functions it calls.
-MOST_MODULES = 176
+MOST_MODULES = 187
 MOST_IMPORTS = {"train": 85, "predict": 55}
 MOST_ENTERED = 45
 
