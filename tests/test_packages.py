@@ -59,7 +59,7 @@ def test_the_kinds_of_files_that_are_no_modules():
         Path(name).suffix or Path(name).name
         for name in source_files("dpadmm") | source_files("dpadmm_papers")
     }
-    assert kinds == {".py", ".css", ".js", ".json", ".toml", ".typed"}
+    assert kinds == {".py", ".css", ".js", ".json", ".service", ".toml", ".typed"}
 
 
 def test_one_version():
@@ -121,6 +121,9 @@ BROUGHT = {
     "dask": {"dask", "distributed", "fsspec"},
     "ray": {"ray"},
     "flower": {"flwr"},
+    "formula": {"formulaic"},
+    "onnx": {"onnx"},
+    "mlflow": {"mlflow"},
 }
 # Prints the modules that cannot be imported where the named packages are not there, and why.
 IMPORTED = """

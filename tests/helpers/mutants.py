@@ -480,8 +480,8 @@ MUTANTS = [
         "any-length",
         "a mapped row is divided by its norm, however small that is",
         "problem/centring.py",
-        "np.sqrt(np.maximum(found, LEAST_LENGTH**2))",
-        "np.sqrt(found)",
+        "np.maximum(found, LEAST_LENGTH**2, out=found)",
+        "np.maximum(found, 0.0, out=found)",
         "tests/algorithms/test_centring.py::test_no_mapped_row_is_longer_than_one",
     ),
     Mutant(

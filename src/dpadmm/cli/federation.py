@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from dpadmm.cli.output import (
-    Commands,
     JsonOption,
+    command_group,
     console,
     emit,
     owner_at_terminal,
@@ -31,12 +31,10 @@ if TYPE_CHECKING:
     from dpadmm.federation.membership import PublicFederation, Table
     from dpadmm.federation.pins import PinTable
 
-federation_app = typer.Typer(
-    name="federation",
-    cls=Commands,
-    help="A federation from one public file: kits, joining, pins, and members that come, leave or "
-    "change their certificates.",
-    no_args_is_help=True,
+federation_app = command_group(
+    "federation",
+    "A federation from one public file: kits, joining, pins, and members that come, leave or "
+    "change their certificates.\n\nExample: `dpadmm federation init federation.toml`",
 )
 
 FileArgument = Annotated[Path, typer.Argument(help="The public file of the federation.")]

@@ -20,6 +20,7 @@ from dpadmm.cli.output import (
     takes,
 )
 from dpadmm.errors import ParameterError
+from dpadmm.privacy.figures import AtMost
 
 if TYPE_CHECKING:
     from dpadmm.studies.infer_files import InferConfig
@@ -140,6 +141,6 @@ def _plan(config: InferConfig, options: InferCommand) -> None:
     for line in found["warnings"]:
         say(line, "Weak")
     if options.width is not None:
-        say(f"{terms.epsilon:.4g}", "Smallest epsilon")
+        say(f"{AtMost(terms.epsilon):4}", "Smallest epsilon")
     show_statement(privacy, verbose=options.verbose)
     say("Nothing was read or spent.")

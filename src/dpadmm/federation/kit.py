@@ -37,6 +37,7 @@ from dpadmm.federation.membership import (
 from dpadmm.federation.pins import Fingerprint, PinTable
 from dpadmm.federation.transport.session import split_address
 from dpadmm.plain import Part, as_tuple
+from dpadmm.privacy.figures import Given
 from dpadmm.run.config import validated
 
 KIT_VERSION: Final = 1
@@ -226,7 +227,7 @@ def readme(facts: KitFacts, agreed: AgreedRun) -> str:
         "It has neither rows nor a ledger."
         if budget is None
         else f"The run asks for epsilon = {_of(agreed.run.epsilon, facts.node)}; your ledger will "
-        f"allow {budget.epsilon:g} in all, unless you say otherwise (--epsilon)."
+        f"allow {Given(budget.epsilon)} in all, unless you say otherwise (--epsilon)."
     )
     does = "It trains" if agreed.study is None else "It asks the study"
     return f"""# {facts.node} in the federation {facts.federation}

@@ -58,10 +58,6 @@ class PartedSolver(BlockSolver):
     """
 
     def __init__(self, block: PartedBlock, site: Site, *, use_factor: bool) -> None:
-        if site.runs > 1:
-            raise ParameterError(
-                f"runs must be 1 where rows lie in parts elsewhere; got {site.runs}."
-            )
         # No row is here.
         here = RowBlock(
             block.nodes, np.zeros((1, 0, site.features)), np.zeros((1, 0, site.outputs))
@@ -265,6 +261,10 @@ class Workspace:
     def __init__(self, shard: Shard, site: Site, *, factor_limit: int = FACTOR_LIMIT) -> None:
         if not np.array_equal(shard.counts, site.rows):
             raise ParameterError("site.rows must be the row counts of the shard.")
+        if site.runs > 1 and shard.parted:
+            raise ParameterError(
+                f"runs must be 1 where rows lie in parts elsewhere; got {site.runs}."
+            )
         self._site = site
         self._shard = shard
         self._use_factor = site.features <= factor_limit

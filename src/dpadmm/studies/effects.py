@@ -281,8 +281,8 @@ class Effects:
         ]
         if privacy:
             pairs.append(("Privacy:", privacy, "", ""))
-        for left, value, right, other in pairs:
-            half = f"{left:<18}{value:>20}" if right else f"{left:<18}{value}"
+        for heading, value, right, other in pairs:
+            half = f"{heading:<18}{value:>20}" if right else f"{heading:<18}{value}"
             lines.append(f"{half}   {right:<18}{other:>19}".rstrip())
         wide = min(max(12, *(len(name) for name in self.names)), 24)
         tail = (1 - level) / 2
