@@ -152,7 +152,7 @@ def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
         return
     _show_expected(figures, widths)
     if options.width is not None:
-        say(f"{AtMost(terms.epsilon):4}", "Smallest epsilon")
+        say(f"{AtMost(found['epsilon']):4}", "Smallest epsilon")
     show_statement(privacy, verbose=options.verbose)
     say(
         "Widths are parts of what is possible at all (of 0 to 1, of the bounds, of -1 to 1), as if "

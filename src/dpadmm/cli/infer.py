@@ -141,6 +141,6 @@ def _plan(config: InferConfig, options: InferCommand) -> None:
     for line in found["warnings"]:
         say(line, "Weak")
     if options.width is not None:
-        say(f"{AtMost(terms.epsilon):4}", "Smallest epsilon")
+        say(f"{AtMost(found['epsilon']):4}", "Smallest epsilon")
     show_statement(privacy, verbose=options.verbose)
     say("Nothing was read or spent.")
