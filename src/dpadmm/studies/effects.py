@@ -44,7 +44,8 @@ RULES: Final = {
     "gaussian": Rule(least=1.0, better=1.0),
     "binomial": Rule(),
     "poisson": Rule(),
-    "survival": Rule(),
+    # Below that, of the few fits that had intervals in 2,000 rows, down to 29% of them held.
+    "survival": Rule(least=1.5),
 }
 
 TITLES: Final = {
