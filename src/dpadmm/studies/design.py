@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.data.given_rows import as_array, numbers_of
-from dpadmm.errors import ParameterError, positive_number, unknown_name
+from dpadmm.errors import ParameterError, positive_integer, positive_number, unknown_name
 from dpadmm.plain import Array
 
 #: Rows shorter than this part of the longest within bounds are not shortened.
@@ -242,3 +242,130 @@ def middle(what: str, ends: Any) -> tuple[float, float]:
             "one value is constant: leave it out."
         )
     return (low + high) / 2, (high - low) / 2
+
+
+class Response:
+    """How responses are read: public facts only.
+
+    Parameters
+    ----------
+    family, exact
+        Its name, and whether there is no privacy.
+    centre, unit
+        Of a linear regression's response.
+    edges
+        Of the periods of survival.
+    """
+
+    def __init__(
+        self, family: str, exact: bool, centre: float, unit: float, edges: Array | None
+    ) -> None:
+        self.family, self.exact, self.centre, self.unit = family, exact, centre, unit
+        self.edges = edges
+
+    @classmethod
+    def of(cls, family: str, exact: bool, bounds: Any, periods: Any) -> Response:
+        """From what was declared; or a refusal."""
+        centre, unit = 0.0, 1.0
+        if family == "gaussian":
+            if bounds is not None:
+                centre, unit = middle("response_bounds", bounds)
+            elif not exact:
+                raise ParameterError(
+                    "response_bounds must be given for the family 'gaussian': two public numbers "
+                    "that the response is between; got none."
+                )
+        elif bounds is not None:
+            raise ParameterError(
+                f"response_bounds must be left out for the family {family!r}; got {bounds!r}."
+            )
+        if (periods is None) == (family == "survival"):
+            raise ParameterError(
+                "periods must be given for the family 'survival' and for no other: how many there "
+                f"are, or their edges; got {periods!r}."
+            )
+        return cls(family, exact, centre, unit, None if periods is None else _edges(periods))
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """What decides what a response means, as plain data."""
+        edges = None if self.edges is None else self.edges.tolist()
+        return {"family": self.family, "centre": self.centre, "unit": self.unit, "edges": edges}
+
+    @property
+    def count(self) -> int | None:
+        """How many periods there are."""
+        return None if self.edges is None else len(self.edges) - 1
+
+    @property
+    def constants(self) -> tuple[str, ...]:
+        """How constants are called."""
+        if self.edges is None:
+            return ("const",)
+        return tuple(
+            f"period ({low:g}, {high:g}]"
+            for low, high in zip(self.edges[:-1], self.edges[1:], strict=True)
+        )
+
+    def response(self, y: Any) -> Array:
+        """Responses as the family has them; not a number where a row becomes the fixed one."""
+        if self.family == "survival":
+            return self._survival(y)
+        given = np.asarray(y)
+        if given.ndim == 2 and given.shape[1] == 1:
+            given = given[:, 0]
+        if given.ndim != 1:
+            raise ParameterError(
+                f"y must be one response for each row; got an array of shape {given.shape}."
+            )
+        numbers = _floats(given)
+        if self.family == "binomial":
+            numbers = np.where((numbers == 0) | (numbers == 1), numbers, np.nan)
+        elif self.family == "poisson":
+            numbers = np.where(numbers >= 0, numbers, np.nan)
+        else:
+            numbers = (numbers - self.centre) / self.unit
+        return numbers[:, None]
+
+    def _survival(self, y: Any) -> Array:
+        assert self.edges is not None
+        if hasattr(y, "columns"):
+            missing = [name for name in ("entry", "exit", "event") if name not in y.columns]
+            if missing:
+                raise ParameterError(
+                    f"y must have the columns entry, exit and event; {missing[0]!r} is missing."
+                )
+            times = np.column_stack([_floats(y[name]) for name in ("entry", "exit", "event")])
+        else:
+            times = _floats(np.asarray(y))
+        if times.ndim != 2 or times.shape[1] != 3:
+            raise ParameterError(
+                "y must have the columns entry, exit and event for the family 'survival'; got an "
+                f"array of shape {times.shape}."
+            )
+        entry, stop, event = times.T
+        good = np.isfinite(times).all(axis=1) & (entry < stop) & ((event == 0) | (event == 1))
+        last = len(self.edges) - 1
+        first = np.clip(np.searchsorted(self.edges, entry, side="right") - 1, 0, last)
+        end = np.clip(np.searchsorted(self.edges, stop, side="left"), 0, last)
+        # An event after the last period is none within them.
+        happened = np.where((stop <= self.edges[-1]) & (stop > self.edges[0]), event, 0.0)
+        found = np.column_stack([first, end, happened]).astype(np.float64)
+        return np.where(good[:, None], found, np.nan)
+
+
+def _edges(periods: Any) -> Array:
+    if np.ndim(periods) == 0:
+        return np.arange(positive_integer("periods", periods) + 1, dtype=np.float64)
+    edges = _floats(np.asarray(periods))
+    rising = edges.ndim == 1 and len(edges) > 1 and bool((np.diff(edges) > 0).all())
+    if not (rising and np.isfinite(edges).all()):
+        raise ParameterError(
+            f"periods must be a whole number, or at least two edges that increase; got {periods!r}."
+        )
+    return edges
+
+
+def _floats(values: Any) -> Array:
+    with np.errstate(all="ignore"):
+        return numbers_of(np.asarray(values))

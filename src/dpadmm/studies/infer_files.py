@@ -18,10 +18,9 @@ from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.files import Fault, Owner
 from dpadmm.run.plan import Plan
-from dpadmm.studies.design import ROOM, Column, Design, middle
+from dpadmm.studies.design import ROOM, Column, Design, Response, middle
 from dpadmm.studies.effects import Effects, check_strength
 from dpadmm.studies.glm import Regression, RegressionFacts, expected_width
-from dpadmm.studies.regression import Response
 from dpadmm.studies.study import StudyRun, plan_study, smallest_epsilon
 from dpadmm.studies.study_files import StudyConfig, run_files, study_schema, write_study
 
