@@ -419,7 +419,8 @@ def test_a_run_that_waits_for_others_makes_room_for_further_ones(fork_server, tm
         serve(federation, "north")
         serve(federation, "south", "--drain")
         assert federation.wait("south") == 0, said(federation, "south")
-        wait_until(lambda: state(federation, "north", "spring").state == "finished")
+        # Whose turn it is, is drawn: on a busy machine the two may miss each other some times.
+        wait_until(lambda: state(federation, "north", "spring").state == "finished", 300.0)
         assert state(federation, "north", "alone").tries >= 1
         assert charged(federation, "north") == {"spring": 10}
 

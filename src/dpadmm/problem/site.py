@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.sparse import csgraph
 
 from dpadmm.errors import ParameterError, positive_integer, unknown_name
 from dpadmm.plain import Array
@@ -152,6 +151,9 @@ class SpanningTree:
         A function of the names and of who is linked with whom: the order of the parties changes
         nothing.
         """
+        # It brings much along that a run without a tree does not need.
+        from scipy.sparse import csgraph
+
         hops = csgraph.shortest_path(topology.adjacency, unweighted=True).astype(int)
         root = min(range(topology.parties), key=lambda each: (hops[each].max(), names[each]))
         above = [
