@@ -420,7 +420,7 @@ def test_ledgers_are_not_passed_over(tmp_path):
 
 def test_levels_of_a_frame_are_not_covered():
     _, frame, eta = _frame(20000)
-    y = (eta > 0).astype(float)
+    y = (np.random.default_rng(1).random(len(eta)) < 1 / (1 + np.exp(-eta))).astype(float)
     frame = frame.assign(ward=frame["ward"].astype("category"))
     model = FederatedGLM(epsilon=5.0, delta=1e-5, bounds=BOUNDS, random_state=0)
     assert "levels that a frame's" in str(model.fit(frame, y).privacy_)
