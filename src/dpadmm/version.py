@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-__version__: Final = "0.2.0"
+__version__: Final = "0.3.0"
 
 #: The format of what decides a run's numbers. It stands in the hash by which a ledger knows a run
 #: that was given no ``run_id`` and in what nodes agree on; the version of the package does not. So
