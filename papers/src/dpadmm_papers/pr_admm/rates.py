@@ -50,7 +50,11 @@ class Theorems5And6(RateExperiment, Section5):
     seconds: ClassVar[float] = 30.0
     settings: ClassVar[Mapping[str, Setting]] = {
         **Section5.common,
-        "iterations followed": ours(1000, "without noise; a tenfold of K shows the slope"),
+        "iterations followed": ours(
+            10000,
+            "without noise, the most that a run may have: from about 300 on the objective is below "
+            "its minimum, and a tenfold of K after that shows the slope",
+        ),
         "iterations followed, noise": ours(200, "longer ones only add rounds without noise"),
         "first standard deviation": ours(0.1, "of the runs that are followed with noise"),
         "lengths": ours((10, 50, 200), "of runs that each keep to epsilon = 10"),
