@@ -12,7 +12,6 @@ from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.session import lay_out, train
-from dpadmm_papers.experiment import Finding
 from dpadmm_papers.iterates import IterateJob, Objective, rate
 from dpadmm_papers.rates import RateExperiment, looks_until, rate_conclusions
 
@@ -158,9 +157,6 @@ class MadeUp(RateExperiment):
 
     def bound(self, name, looks, result):
         return 10.0 / np.asarray(looks)
-
-    def judge_swept(self, name, values):
-        return Finding.judged("rate", name, True, "")
 
 
 def made_up(course, runs, disagreement=lambda excess: 0 * excess):

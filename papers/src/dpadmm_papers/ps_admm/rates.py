@@ -65,7 +65,9 @@ class Theorems3And4(RateExperiment):
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = (
         *rate_conclusions(
-            "The first term of (10) falls as 1/K: without noise the expected suboptimality does.",
+            "The first term of (10) falls as 1/K: without noise the expected suboptimality does. "
+            "(Theorem 3 is for strongly convex losses; that of the paper's experiment, looked at "
+            "here, is not.)",
             "The right-hand side of (10), with N, G and c, which it drops, kept, and mu_f = 0.",
             size="criterion (9), with the magnitude of its first part",
         ),
