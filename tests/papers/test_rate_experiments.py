@@ -12,7 +12,6 @@ from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.session import lay_out, train
-from dpadmm_papers.experiment import Finding
 from dpadmm_papers.iterates import IterateJob, Objective, rate
 from dpadmm_papers.rates import RateExperiment, looks_until, rate_conclusions
 
@@ -159,8 +158,20 @@ class MadeUp(RateExperiment):
     def bound(self, name, looks, result):
         return 10.0 / np.asarray(looks)
 
-    def judge_swept(self, name, values):
-        return Finding.judged("rate", name, True, "")
+
+def made_up(course, runs, disagreement=lambda excess: 0 * excess):
+    """What is found of a course whose parties are so far apart."""
+    looks = np.asarray(looks_until(100), dtype=float)
+    noise = 1 + 1e-4 * np.linspace(-1, 1, runs) if runs > 1 else np.ones(1)
+    excess = course(looks)[:, None] * noise
+    values = {
+        "excess": excess,
+        "apart": disagreement(excess),
+        **{name: np.ones(runs) for name in ("norm", "pull")},
+        "ignorant": np.full(runs, 4.0),
+    }
+    found = MadeUp().evaluate({"a run": Result(values, {})}).findings
+    return {each.conclusion: each for each in found}
 
 
 @pytest.mark.parametrize(
@@ -170,20 +181,57 @@ class MadeUp(RateExperiment):
         (lambda k: 5.0 / np.sqrt(k), "does not stand", "does not stand"),
         (lambda k: 0.01 / np.sqrt(k), "does not stand", "stands"),
         (lambda k: 0.01 * np.ones_like(k), "does not stand", "stands"),
-        (lambda k: 3.0 / k - 0.1, "stands", "stands"),
         (lambda k: 20.0 / k, "stands", "does not stand"),
     ],
 )
 def test_order_and_bound_are_judged_apart(course, order, bounded):
-    looks = np.asarray(looks_until(100), dtype=float)
-    noise = 1 + 1e-4 * np.linspace(-1, 1, 5)
-    values = {"excess": course(looks)[:, None] * noise, "norm": np.ones(5)}
-    found = MadeUp().evaluate({"a run": Result(values, {})}).findings
-    assert {each.conclusion: each.verdict for each in found} == {"rate": order, "bound": bounded}
-    (said,) = (each.number for each in found if each.conclusion == "rate")
-    assert "Slope" in said or "Below the minimum" in said
+    found = made_up(course, 5)
+    assert {name: each.verdict for name, each in found.items()} == {"rate": order, "bound": bounded}
+    assert "Slope" in found["rate"].number
     # More runs would not decide it: a second look is not taken.
     assert MadeUp().cells()["a run"].further(5) is None
+
+
+def settled(excess):
+    """A disagreement that has not changed since the start, large enough for what is below 0."""
+    return np.full_like(excess, -excess.min())
+
+
+def just_enough(excess):
+    """The least disagreement with which the objective can be so far below its minimum."""
+    return np.maximum(-excess, 0)
+
+
+@pytest.mark.parametrize("runs", [1, 5])
+@pytest.mark.parametrize(
+    ("course", "disagreement"),
+    [
+        # Each ends below 0, or just above, on its way to where it is too far from 0.
+        (lambda k: 5.0 / np.sqrt(k) - 0.6, settled),
+        (lambda k: 5.0 / np.sqrt(k) - 0.6, just_enough),
+        (lambda k: -5.0 / np.sqrt(k), just_enough),
+        (lambda k: 3.0 / k - 0.1, settled),
+        (lambda k: 3.0 / k - 0.1, just_enough),
+    ],
+)
+def test_a_slow_course_does_not_stand_because_it_ends_below_the_minimum(course, disagreement, runs):
+    assert made_up(course, runs, disagreement)["rate"].verdict != "stands"
+
+
+@pytest.mark.parametrize("runs", [1, 5])
+@pytest.mark.parametrize("turn", [5, 30])
+def test_a_fast_course_stands_whatever_its_sign(turn, runs):
+    # 1/K from above to below, by parties whose disagreement is of the order 1/K, too.
+    course = lambda k: (turn / k - 1) / k  # noqa: E731
+    looks = np.asarray(looks_until(100), dtype=float)[:, None]
+    found = made_up(course, runs, lambda excess: 5 / looks * np.ones_like(excess))
+    assert found["rate"].verdict == "stands"
+
+
+def test_a_bound_that_says_nothing_is_called_vacuous():
+    # 10 / K is below what w = 0 has, 4, from K = 5 on.
+    number = made_up(lambda k: 1.0 / k, 5)["bound"].number
+    assert "Vacuous up to K = 2: at K = 2 it allows 5, and w = 0 has 4." in number
 
 
 @pytest.mark.parametrize(
@@ -195,11 +243,16 @@ def test_order_and_bound_are_judged_apart(course, order, bounded):
         (lambda k: 5.0 / np.minimum(k, 20) ** 3, "not decided"),
     ],
 )
-def test_a_single_run_is_judged_by_its_slopes_between_looks(course, order):
-    looks = np.asarray(looks_until(100), dtype=float)
-    values = {"excess": course(looks)[:, None], "norm": np.ones(1)}
-    found = MadeUp().evaluate({"a run": Result(values, {})}).findings
-    assert next(each.verdict for each in found if each.conclusion == "rate") == order
+def test_a_single_run_is_judged_by_its_slope_and_that_of_its_last_step(course, order):
+    assert made_up(course, 1)["rate"].verdict == order
+
+
+@pytest.mark.parametrize("algorithm", ["admm", "consensus-admm"])
+def test_nobody_is_further_below_the_minimum_than_their_disagreement_lets_them(algorithm):
+    values = IterateJob(job(algorithm, rounds=20), (1, 2, 5, 10, 20)).compute().values
+    assert (values["excess"] >= -values["pull"] * values["apart"] - 1e-12).all()
+    # From the start in 0 they have come closer.
+    assert (values["ignorant"] > values["excess"][-1]).all()
 
 
 def test_the_slopes_are_those_of_differences():

@@ -119,37 +119,47 @@ def test_a_page_says_which_choice_decides(done):
     index = contents_page([manifest])
     heads = (
         "| paper | noise | stands | does not stand | not decided | immaterial "
-        "| depends on a choice of ours |"
+        "| depends on a choice of ours | namely on |"
     )
     everything, of_paper = (
-        "| all | proven | 0 | 0 | 0 | 0 | 1 |",
-        "| small-figure-1 | proven | 0 | 0 | 0 | 0 | 1 |",
+        "| all | proven | 0 | 0 | 0 | 0 | 1 |  |",
+        "| small-figure-1 | proven | 0 | 0 | 0 | 0 | 1 | rounds |",
     )
     places = [index.index(words) for words in (heads, everything, of_paper, "reproduce --all")]
     assert places == sorted(places)
     link = "[small-figure-1](small-figure-1/page.md)"
-    assert f"| {link} | It learns. | proven | rounds | our settings | 1 |  |  |" in index
+    why = f"Our settings: {main.number}. 1: 0.4."
+    assert f"| {link} | It learns. | proven | rounds | our settings | 1 |  |  | {why} |" in index
+    # The first lines say it without the tables.
+    assert index.index("1 conclusion of 1 paper came to 1 verdict") < index.index(heads)
+    assert "**1 depend on a choice that the paper leaves open**: 1 stand with our settings" in index
+    assert "What they depend on: rounds. [Under which reading](#under-which-reading)." in index
     # Of several experiments of a paper, what their names begin with.
     both = contents_page([manifest, {**manifest, "experiment": "small-table-1"}])
-    assert "| small | proven | 0 | 0 | 0 | 0 | 2 |" in both
+    assert "| small | proven | 0 | 0 | 0 | 0 | 2 | rounds (2) |" in both
 
 
 def test_the_index_says_why_and_counts_a_claim_of_parts_once(done):
     main = dataclasses.replace(done.evaluation.findings[0], verdict="does not stand", number="0.4")
     part = dataclasses.replace(main, conclusion="learns, alone", verdict="stands")
+    fallen = dataclasses.replace(main, conclusion="learns, together", number="0.3")
     told = done.manifest["conclusions"][0]
     manifest = {
         **done.manifest,
-        "findings": [dataclasses.asdict(each) for each in (main, part)],
+        "findings": [dataclasses.asdict(each) for each in (main, part, fallen)],
         "conclusions": [
-            {**told, "parts": ["learns, alone"]},
+            {**told, "parts": ["learns, alone", "learns, together"]},
+            {**told, "name": "learns, together", "claim": "Of this: together.", "parts": []},
             {**told, "name": "learns, alone", "claim": "Of this: alone.", "parts": []},
         ],
     }
     index = contents_page([manifest])
-    assert "| all | proven | 0 | 1 | 0 | 0 | 0 |" in index
+    assert "| all | proven | 0 | 1 | 0 | 0 | 0 |  |" in index
     link = "[small-figure-1](small-figure-1/page.md)"
-    assert f"| {link} | It learns. | proven | 0.4 |" in index
+    assert f"* **1 do not stand** in any variant tried: {link}. [What does not stand in" in index
+    assert "](#what-does-not-stand-in-any-variant-tried-and-why)." in index
+    # The part that fell says why.
+    assert f"| {link} | It learns. | proven | together: 0.3 |" in index
     assert "| [Fig. 1](small-figure-1/page.md) | Of this: alone. |  | stands |  |" in index
 
 

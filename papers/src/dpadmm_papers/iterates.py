@@ -257,12 +257,18 @@ class Objective:
 @final
 @dataclass(frozen=True)
 class IterateJob(OfTraining):
-    """A training whose averaged iterates are judged after chosen numbers of rounds.
+    r"""A training whose averaged iterates are judged after chosen numbers of rounds.
 
     Values are ``excess`` and ``apart``, ``(looks, runs)``: the objective of the averages above its
     minimum, and the sum over parties of the distance from the server's average (from the mean of
     the parties where there is no server); ``released`` is the excess of averaged messages,
-    ``norm`` the norm of the optimum of each run.
+    ``norm`` the norm of the optimum of each run. ``pull`` is the longest gradient of a party there,
+
+    .. math:: G = \max_i\|\nabla f_i(x^*)\|,\qquad
+              \sum_i f_i(x_i) - f(x^*) \ge -G\sum_i\|x_i - \bar x\|
+
+    by convexity, as the gradients add up to 0: so far can parties that have not agreed be below the
+    minimum. ``ignorant`` is the excess of w = 0.
 
     Attributes
     ----------
@@ -301,6 +307,11 @@ class IterateJob(OfTraining):
         points, least = objective.minimum()
         values = _judged(objective, looked, least, server=site.topology.server)
         values["norm"] = np.linalg.norm(points, axis=1)
+        # Around a server the regulariser is the server's.
+        pulling = replace(objective, regularization=0.0) if site.topology.server else objective
+        slopes = pulling.slopes(np.repeat(points[None], site.parties, axis=0))
+        values["pull"] = np.linalg.norm(slopes, axis=2).max(axis=0)
+        values["ignorant"] = objective.value(np.zeros(shape)) - least
         facts = {
             "data": problem.facts,
             "penalty": planned.penalty,

@@ -47,8 +47,6 @@ from dpadmm_papers.verdicts import WORDS
 
 #: How a page says that a finding needed the second look.
 SECOND_LOOK: Final = "second look, 60 runs"
-# What Sphinx makes of the heading.
-_ANCHOR: Final = HEADING.lower().replace(" ", "-")
 
 
 def page(
@@ -69,8 +67,8 @@ def page(
         parts += [f"{panel.title}: {panel.note}\n" for panel in evaluation.panels if panel.note]
         parts.append(
             "Dashed: noise as published, whose epsilon is the paper's claim. Solid: proven. "
-            f"[{HEADING}](#{_ANCHOR}). Bands are {LOOK_LEVEL:.1%} intervals of the mean over runs, "
-            "unless a panel says otherwise. "
+            f"[{HEADING}](#{_anchor(HEADING)}). Bands are {LOOK_LEVEL:.1%} intervals of the mean "
+            "over runs, unless a panel says otherwise. "
             "{download}`The points <figure.csv>` ({download}`for numpy <figure.npz>`).\n"
         )
     parts += ["## What it concludes, and what came out\n"]
@@ -318,6 +316,8 @@ def _verdict_counts(evaluation: Evaluation) -> list[tuple[str, str]]:
 _CALIBRATIONS: Final = {"published": "as published", "proven": "proven"}
 _OTHERWISE: Final = "otherwise"
 _DEPENDS: Final = "depends on a choice of ours"
+_READINGS: Final = "Under which reading"
+_FALLS: Final = "What does not stand in any variant tried, and why"
 
 
 @dataclass(frozen=True)
@@ -347,6 +347,17 @@ class _Verdict:
         """What tells it from others of the same claim."""
         return _CALIBRATIONS.get(self.summary.calibration, self.summary.calibration)
 
+    def reason(self, finding: Finding) -> str:
+        """What shows it; of a claim of several parts, of the first part with the same word."""
+        told = self.manifest["conclusions"]
+        name = finding.conclusion
+        parts = next((each.get("parts", ()) for each in told if each["name"] == name), ())
+        same = (finding.verdict, *finding.what[1:])
+        for each in map(_finding, self.manifest["findings"]):
+            if each.conclusion in parts and (each.verdict, *each.what[1:]) == same:
+                return f"{each.conclusion.removeprefix(f'{name}, ')}: {each.number}"
+        return finding.number
+
     @property
     def link(self) -> str:
         return f"[{self.manifest['part']}]({self.manifest['experiment']}/page.md)"
@@ -364,20 +375,20 @@ def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
     claims = [verdict for verdict in verdicts if not verdict.is_part]
     parts = [
         "# The papers' figures and tables, rerun\n",
-        "How many of the papers' conclusions came to what when they were run again:\n",
+        *_at_a_glance(claims),
         _counts(claims).markdown(),
-        "Each experiment was rerun with noise as its paper sets it (as published) and with noise "
-        "that provably meets the same budget (proven). A conclusion *stands* or *does not stand* "
-        "when a criterion decides (the changelog names those that were chosen after results were "
-        "known); the number that decides is on the "
-        "experiment's page, with every setting and who chose it. Each is looked at twice at most, "
-        f"with {LOOK_LEVEL:.1%} intervals: after 10 runs, and after 60 where 10 do not decide; "
-        "what 60 leave open is *not decided*. It is *immaterial* which of several values is best "
-        "where the paper's own number of runs could not tell. A claim about several things is "
-        "judged part by part, and counted once. A conclusion *depends* on a choice that the paper "
-        "leaves to us where our settings and the variants do not all come to the same word, *not "
-        "decided* included. All of it is one command:\n",
+        "Noise is set as the paper sets it (as published), so that it provably meets the same "
+        "budget (proven), or otherwise: none, or of a chosen size. All of it is one command:\n",
         "```console\n$ DPADMM_DATA=/folder/with/data dpadmm reproduce --all --output FOLDER\n```\n",
+        "**How a verdict comes about.** A conclusion *stands* or *does not stand* when a criterion "
+        "decides (the changelog names those that were chosen after results were known); the number "
+        "that decides is on the experiment's page, with every setting and who chose it. Each is "
+        f"looked at twice at most, with {LOOK_LEVEL:.1%} intervals: after 10 runs, and after 60 "
+        "where 10 do not decide; what 60 leave open is *not decided*. It is *immaterial* which of "
+        "several values is best where the paper's own number of runs could not tell. A claim about "
+        "several things is judged part by part, and counted once. A conclusion *depends* on a "
+        "choice that the paper leaves to us where our settings and the variants do not all come to "
+        "the same word, *not decided* included.\n",
         *_open_questions(claims),
         *_shared_meaning(manifests),
     ]
@@ -402,6 +413,74 @@ def _finding(told: dict[str, Any]) -> Finding:
     return Finding(**{**told, "rests_on": tuple(told.get("rests_on", ()))})
 
 
+def _at_a_glance(verdicts: Sequence[_Verdict]) -> list[str]:
+    """How many stand, under which reading the next do, and where it says why the rest does not."""
+    papers = {each.manifest["citation"] for each in verdicts}
+    conclusions = {(each.manifest["experiment"], each.summary.conclusion) for each in verdicts}
+    outcomes = Counter(each.outcome for each in verdicts)
+    dependent = [each.summary for each in verdicts if each.outcome == _DEPENDS]
+    with_ours = sum(each.verdict == "stands" for each in dependent)
+    never = sum(all(one.verdict != "stands" for one in each.findings) for each in dependent)
+    lines = [
+        f"{_number(len(conclusions), 'conclusion')} of {_number(len(papers), 'paper')} came to "
+        f"{_number(len(verdicts), 'verdict')}, one for each noise that a conclusion was run "
+        "with:\n",
+        f"* **{outcomes['stands']} stand**, with our settings and in every variant tried.",
+    ]
+    if dependent:
+        lines.append(
+            f"* **{len(dependent)} depend on a choice that the paper leaves open**: {with_ours} "
+            f"stand with our settings, {len(dependent) - with_ours - never} in another variant "
+            f"only, {never} in none (they do not stand, or are not decided). What they depend on: "
+            f"{_choices(verdicts)}. [{_READINGS}](#{_anchor(_READINGS)})."
+        )
+    if falling := [each for each in verdicts if each.outcome == "does not stand"]:
+        places = Counter(each.full_link for each in falling)
+        lines.append(
+            f"* **{len(falling)} do not stand** in any variant tried: "
+            f"{', '.join(_times(link, count) for link, count in places.most_common())}. "
+            f"[{_FALLS}](#{_anchor(_FALLS)})."
+        )
+    rest = (f"{outcomes[word]} {word}" for word in ("not decided", "immaterial") if outcomes[word])
+    if words := " and ".join(rest):
+        lines.append(f"* The rest is {words}.")
+    return ["\n".join(lines) + "\n"]
+
+
+def _number(count: int, what: str) -> str:
+    return f"{count} {what}" if count == 1 else f"{count} {what}s"
+
+
+def _times(what: str, count: int) -> str:
+    return what if count == 1 else f"{what} ({count})"
+
+
+def _choices(verdicts: Sequence[_Verdict]) -> str:
+    """What verdicts depend on, the most frequent first."""
+    found = Counter(choice for each in verdicts for choice in each.summary.depends_on)
+    return ", ".join(_times(choice, count) for choice, count in found.most_common())
+
+
+def _anchor(heading: str) -> str:
+    """What Sphinx makes of a heading."""
+    return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c == "-")
+
+
+def _why(verdict: _Verdict, choice: str) -> str:
+    """What decides with our settings, and in the first variant that comes to another word."""
+    own = [each for each in verdict.summary.findings if each.choice in ("", choice)]
+    other = next(each for each in own if each.verdict != own[0].verdict)
+    return " ".join(
+        f"{(each.variant or 'our settings').capitalize()}: {_first(verdict.reason(each))}"
+        for each in (own[0], other)
+    )
+
+
+def _first(number: str) -> str:
+    """The first sentence of what shows a verdict."""
+    return f"{number.split('. ')[0].rstrip('.')}."
+
+
 def _open_questions(verdicts: Sequence[_Verdict]) -> list[str]:
     """What depends on a choice, what does not stand and why, and what is not decided."""
     parts = []
@@ -412,20 +491,21 @@ def _open_questions(verdicts: Sequence[_Verdict]) -> list[str]:
             each.noise,
             choice,
             *(_variants(each.summary, choice, word) for word in WORDS),
+            _why(each, choice),
         )
         for each in verdicts
         for choice in each.summary.depends_on
     ]
     if dependent:
-        heads = ("experiment", "conclusion", "noise", "depends on", *WORDS)
-        parts += ["**Under which reading.**\n", Table.of(heads, dependent).markdown()]
+        heads = ("experiment", "conclusion", "noise", "depends on", *WORDS, "why")
+        parts += [f"## {_READINGS}\n", Table.of(heads, dependent).markdown()]
     for word, title in (
-        ("does not stand", "**What does not stand, whatever we choose, and why.**\n"),
-        ("not decided", "**What is not decided.**\n"),
-        ("immaterial", "**What is immaterial.**\n"),
+        ("does not stand", f"## {_FALLS}\n"),
+        ("not decided", "## What is not decided\n"),
+        ("immaterial", "## What is immaterial\n"),
     ):
         rows = [
-            (each.full_link, each.claim, each.noise, each.summary.findings[0].number)
+            (each.full_link, each.claim, each.noise, each.reason(each.summary.findings[0]))
             for each in verdicts
             if each.outcome == word
         ]
@@ -447,9 +527,11 @@ def _counts(verdicts: Sequence[_Verdict]) -> Table:
         for column in (*_CALIBRATIONS.values(), _OTHERWISE):
             found = Counter(each.outcome for each in group if each.column == column)
             if found:
-                rows.append((shown, column, *(found[outcome] for outcome in outcomes)))
+                own = [] if name == "all" else [each for each in group if each.column == column]
+                told = (found[outcome] for outcome in outcomes)
+                rows.append((shown, column, *told, _choices(own)))
                 shown = ""
-    return Table.of(("paper", "noise", *outcomes), rows)
+    return Table.of(("paper", "noise", *outcomes, "namely on"), rows)
 
 
 def _short_name(verdicts: Sequence[_Verdict]) -> str:

@@ -65,8 +65,11 @@ class Theorems3And4(RateExperiment):
     }
     conclusions: ClassVar[tuple[Conclusion, ...]] = (
         *rate_conclusions(
-            "The first term of (10) falls as 1/K: without noise the expected suboptimality does.",
+            "The first term of (10) falls as 1/K: without noise the expected suboptimality does. "
+            "(Theorem 3 is for strongly convex losses; that of the paper's experiment, looked at "
+            "here, is not.)",
             "The right-hand side of (10), with N, G and c, which it drops, kept, and mu_f = 0.",
+            size="criterion (9), with the magnitude of its first part",
         ),
         Conclusion(
             "best K",
@@ -118,6 +121,11 @@ class Theorems3And4(RateExperiment):
     def quantity(self, result: Result) -> Array:
         """Criterion (9)."""
         return result.values["excess"] + self["tau"] * result.values["apart"]
+
+    def size(self, result: Result) -> Array:
+        """Criterion (9), whose tau is the weight of the distance."""
+        values = result.values
+        return np.asarray(np.abs(values["excess"]) + self["tau"] * values["apart"])
 
     def bound(self, name: str, looks: tuple[int, ...], result: Result) -> Array:
         """(10), for a start in 0."""
