@@ -44,7 +44,7 @@ def reproduce_command(
     Without a name it lists the experiments. Each writes `figure.svg`, `figure.csv`, `figure.npz`,
     `manifest.json`, `page.md` and `report.html` to its folder under the output folder. For each of
     the paper's conclusions it says whether the conclusion stands, does not stand or is not
-    decided, by a criterion that was fixed beforehand: after 10 runs, and after 60 if 10 do not
+    decided, by a criterion that its page states: after 10 runs, and after 60 if 10 do not
     decide. `cells/` there keeps finished work: the same command continues where it stopped.
     """
     from dpadmm_papers.experiment import get_experiment, known_experiments

@@ -69,7 +69,7 @@ def ours(value: Any, why: str) -> Setting:
 
 @dataclass(frozen=True)
 class Conclusion:
-    """A conclusion of a paper and the criterion by which it is judged, fixed before any run.
+    """A conclusion of a paper and the criterion by which it is judged.
 
     Attributes
     ----------

@@ -47,7 +47,7 @@ _JUDGED: Final[Mapping[str, Kind]] = {
     "both phases, calibrated": "proven",
 }
 
-# With their criteria, fixed before any run at full size.
+# With their criteria.
 _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
     Conclusion(
         "consensus",

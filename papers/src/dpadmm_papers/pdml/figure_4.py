@@ -49,7 +49,7 @@ _LABELS_ALONE: Final[tuple[Kind, str]] = ("phase 1", "epsilon")
 _CLOSE: Final = "what counts as close"
 
 
-# With their criteria, fixed before any run at full size.
+# With their criteria.
 _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
     Conclusion(
         "R",

@@ -60,7 +60,7 @@ _HEADINGS: Final = (
 )
 
 
-# With their criteria, fixed before any run at full size.
+# With their criteria.
 _CONCLUSIONS: Final[tuple[Conclusion, ...]] = (
     Conclusion(
         "epsilon and R",
