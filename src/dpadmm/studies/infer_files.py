@@ -262,16 +262,16 @@ class Inference:
         change = question.design.change(constants, response.unit)
         estimate = study.estimate(done.sums).mapped(change)
         estimate.coefficients[:constants] += response.centre
-        effects = Effects.of(
-            estimate,
+        effects = Effects(
             asked.family,
             (*response.constants, *question.design.names),
             constants,
             study.facts.rows,
-            strength=study.strength,
-            robust=asked.robust,
-            response_unit=response.unit,
-        )
+            estimate,
+            study.strength,
+            asked.robust,
+            response.unit,
+        ).warned()
         return cls(question, effects, done)
 
     @property

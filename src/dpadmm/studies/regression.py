@@ -230,16 +230,16 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
         in_units.coefficients[: told.constants] += facts.centre
         self.design_ = design
         self.privacy_ = privacy
-        self.effects_ = Effects.of(
-            in_units,
+        self.effects_ = Effects(
             self.family,
             named,
             told.constants,
             len(values),
-            strength=strength,
-            robust=bool(self.robust),
-            response_unit=facts.unit,
-        )
+            in_units,
+            strength,
+            bool(self.robust),
+            facts.unit,
+        ).warned()
         return self
 
     def fit_formula(
