@@ -119,9 +119,8 @@ class Family(ABC):
         kappa.
     joint
         The maximum over eta in Delta^2.
-    least_scores
-        The least that the scores' second moment is taken as, in units of the curvature: 1 where a
-        row's residual varies as much as its curvature says.
+    scattering
+        Whether residuals vary as much as the curvature says.
     """
 
     name: ClassVar[str]
@@ -130,7 +129,7 @@ class Family(ABC):
     curvature_reach: ClassVar[float]
     curving: ClassVar[float]
     joint: ClassVar[float]
-    least_scores: ClassVar[float] = 1.0
+    scattering: ClassVar[bool] = True
 
     @property
     def start(self) -> float:
@@ -233,7 +232,7 @@ class Poisson(Family):
     curvature_reach = 1.5
     curving = 0.5
     joint = 4 + 2 * (0.5 * 1.5) ** 2
-    least_scores = 0.1  # Var psi is below Cov(psi, Y), and half of it already at a rate of 3
+    scattering = False  # Var psi is below Cov(psi, Y)
 
     def moments(self, eta: Array, response: Array, bounded: bool = True) -> tuple[Array, Array]:
         """The residual psi - E psi, and Cov(psi, Y)."""

@@ -23,10 +23,8 @@ noise alone has (:math:`s_H` its deviation beside the diagonal, p coefficients).
                 \tilde H_+^{-1}.
 
   b is the trace of the scores' second moment, :math:`\tilde q`, over that of the curvature: one for
-  a model that is right and rows of which none is shortened. Rows are shortened in some directions
-  and not in others, so that b < 1 is right for few of them: it counts as one (not for counts, whose
-  clipped residuals vary less). Noise counts as all that there is in the sum, which is more than the
-  guarantee counts on where parties collude.
+  a model that is right and rows of which none is shortened. Noise counts as all that there is in
+  the sum, which is more than the guarantee counts on where parties collude.
 
 **Linear regression** (gaussian) has two rounds. The response is in [-1, 1] by public bounds.
 
@@ -119,7 +117,7 @@ _SINGULAR: Final = 1e-13
 # A sum of squares is no less, whatever its noise.
 _LEAST_SQUARES: Final = 1.0
 # The scores' second moment over the curvature: beyond, noise alone says so.
-_MOST_SCORES: Final = 10.0
+_SHARES_OF_SCORES: Final = (0.1, 10.0)
 # The last step began well: the ratio of the step before, and how much of what the curvature says
 # outcomes scatter by, or what noise moved a typical row's predictor by.
 _TOLD: Final = 1.5
@@ -336,16 +334,16 @@ def _newton_step(facts: RegressionFacts, path: _Path, heard: _Heard, first: bool
     noisy = deviation * family.reach * math.sqrt(float(np.sum(root.values**-2.0))) / typical
     step *= min(1.0, _LONGEST_STEP / max(moved, 1e-300))
     beta = point.beta + point.map.T @ step
-    share = squares / float(root.values.sum())
-    meat = float(np.clip(share, family.least_scores, _MOST_SCORES)) * root.whole()
-    meat += (deviation * family.reach) ** 2 * np.eye(size) + _step_noise(step, matrix_noise)
+    share = float(np.clip(squares / root.values.sum(), *_SHARES_OF_SCORES))
+    meat = share * root.whole() + _step_noise(step, matrix_noise)
+    meat += (deviation * family.reach) ** 2 * np.eye(size)
     begun = path.ratio >= _TOLD and (share >= _AGREEING or path.noisy <= _QUIET)
     estimate = Coefficients(
         beta,
         point.map.T @ root.sandwich(meat) @ point.map,
         root.ratio,
         settled=min(moved, _LONGEST_STEP) <= max(_SHORT_STEP, _NOISY_STEP * noisy),
-        begun=begun or family.least_scores < 1,
+        begun=begun or not family.scattering,
     )
     return _Path(Point(beta, point.map), estimate=estimate, ratio=root.ratio, noisy=noisy)
 
