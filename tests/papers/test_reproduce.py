@@ -114,7 +114,7 @@ def test_a_page_says_which_choice_decides(done):
     assert text.index("figure.svg") < text.index("## What it concludes")
     assert "| Proven |  | **depends on rounds** |  |" in text
     assert f"|  | our settings | stands | {main.number} |" in text
-    assert "|  | rounds: 1 | does not stand (second look, 60 runs) | 0.4 |" in text
+    assert "|  | rounds: 1 | does not stand (second look, up to 60 runs) | 0.4 |" in text
     manifest = {**done.manifest, "findings": [dataclasses.asdict(each) for each in (main, other)]}
     index = contents_page([manifest])
     # The first lines say it without the tables.

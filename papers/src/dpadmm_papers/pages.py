@@ -45,7 +45,7 @@ from dpadmm_papers.experiment import (
 from dpadmm_papers.manifests import manifest_of, manifest_text
 
 #: How a page says that a finding needed the second look.
-SECOND_LOOK: Final = "second look, 60 runs"
+SECOND_LOOK: Final = "second look, up to 60 runs"
 
 
 def page(
@@ -403,7 +403,8 @@ def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
         "decides (the changelog names those that were chosen after results were known); the number "
         "that decides is on the experiment's page, with every setting and who chose it. Each is "
         f"looked at twice at most, with {LOOK_LEVEL:.1%} intervals: after 10 runs, and after 60 "
-        "where 10 do not decide; what 60 leave open is *not decided*. It is *immaterial* which of "
+        "where 10 do not decide; what 60 leave open is *not decided*. Variants have 10 runs where "
+        "they need runs of their own. It is *immaterial* which of "
         "several values is best where the paper's own number of runs could not tell. A claim about "
         "several things is judged part by part, and counted once. A conclusion *depends* on a "
         "choice that the paper leaves to us where our settings and the variants do not all come to "
