@@ -42,7 +42,6 @@ from scipy.special import expit
 from scipy.stats import binom
 
 from dpadmm.errors import ConvergenceError
-from dpadmm.plain import Array
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.studies.design import Design
 from dpadmm.studies.effects import RULES, Rule
@@ -127,7 +126,7 @@ def responses_of(setting: Setting, random: np.random.Generator, eta: np.ndarray)
 LEVELS = {"gaussian": 0.0, "binomial": -1.0, "poisson": -0.3, "survival": -2.0}
 
 
-def level_of(setting: Setting, centred: Array) -> float:
+def level_of(setting: Setting, centred: np.ndarray) -> float:
     """The linear predictor in the middle, for these differences from it."""
     if setting.events is None:
         return LEVELS[setting.family]
@@ -149,12 +148,12 @@ class Trials(NamedTuple):
         Relative to those without privacy, of the first repetitions.
     """
 
-    strength: Array
-    hits: Array
-    ratios: Array
-    settled: Array
-    begun: Array
-    widths: Array
+    strength: np.ndarray
+    hits: np.ndarray
+    ratios: np.ndarray
+    settled: np.ndarray
+    begun: np.ndarray
+    widths: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -176,12 +175,12 @@ class Found:
         return "warns" if strength < self.rule.warned else "takes"
 
     @property
-    def given(self) -> Array:
+    def given(self) -> np.ndarray:
         """Whether a repetition's intervals are given."""
         return self.trials.settled & (self.trials.ratios >= self.rule.least)
 
     @property
-    def good(self) -> Array:
+    def good(self) -> np.ndarray:
         """Whether they are given without a warning."""
         return self.given & self.trials.begun & (self.trials.ratios >= self.rule.better)
 
@@ -189,7 +188,7 @@ class Found:
     def accepted(self) -> bool:
         return self.before == "takes" and self.good.mean() >= ACCEPTED
 
-    def mean(self, which: Array) -> float:
+    def mean(self, which: np.ndarray) -> float:
         return float(self.trials.hits[which].mean()) if which.any() else math.nan
 
     @property
@@ -309,12 +308,9 @@ def repeat(setting: Setting, repetitions: int, seed: int = 0) -> Trials:
             with contextlib.suppress(ConvergenceError):
                 exact = exact_estimate(facts, [(prepared, y)]).mapped(change)
                 widths.append(error / np.sqrt(np.diag(exact.covariance))[first:])
-    return Trials(
-        np.array(study.strength),
-        np.array(hits),
-        *(np.array(each) for each in zip(*doubts, strict=True)),
-        np.concatenate(widths),
-    )
+    ratios, settled, begun = (np.array(each) for each in zip(*doubts, strict=True))
+    strength = np.array(study.strength)
+    return Trials(strength, np.array(hits), ratios, settled, begun, np.concatenate(widths))
 
 
 def settings() -> Iterator[Setting]:
