@@ -320,7 +320,8 @@ def describe(
     else:
         parties = read()
         counts = {name: len(rows) for name, rows in parties.items()}
-    where = StudyRows(ledgers, run_id, schema.sha256, Split(holdout))
+    reading = {"reading": schema.reading}
+    where = StudyRows(ledgers, run_id, schema.sha256, Split(holdout), reading)
     terms = EvaluationTerms(epsilon, delta, rows_per_person, noise, colluders)
     planned = plan_describe(about, where.counts(counts), terms)
 
