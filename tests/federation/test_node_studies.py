@@ -47,6 +47,7 @@ columns = ["age", "ward"]
 """
 KINDS = {"describe": WISHES, "infer": REGRESSION}
 ROWS = (900, 700, 800)
+LINKS = [["west", "north"], ["south", "west"]]
 
 
 def planned(federation, text):
@@ -125,6 +126,7 @@ def same(found, other):
         ("infer", "own", "complete"),
         ("infer", "shared", "hub"),
         ("infer", "shared", "path"),
+        ("describe", "own", LINKS),
     ],
 )
 def test_nodes_find_what_one_process_finds(make_study, kind, noise, graph):
