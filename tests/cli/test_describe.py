@@ -175,6 +175,8 @@ def test_bounds_go_into_a_schema_that_says_so(study, dpadmm, tmp_path):
     assert schema.columns[0].upper == 128.0
     assert schema.measured[0].columns == ("age",)
     assert schema.measured[0].epsilon == pytest.approx(1.0)
+    # With noise that can be drawn again they are exact to whoever does.
+    assert "(a simulation, whose noise protects nobody)" in schema.measured[0].study
 
 
 def test_a_plan_reads_and_spends_nothing(study, dpadmm, tmp_path):

@@ -50,6 +50,8 @@ _CLEAR: Final = 4.0
 _LEAST_PART: Final = 0.001
 # A median this much smaller than the upper bound is better told apart by its logarithm.
 _SKEWED: Final = 16.0
+# What a schema says of bounds from a study that protects nobody.
+_SIMULATED: Final = " (a simulation, whose noise protects nobody)"
 
 
 class DescribeConfig(StudyConfig):
@@ -162,7 +164,7 @@ class Description:
             columns=tuple(proposed),
             epsilon=privacy.epsilon,
             delta=privacy.delta,
-            study=self.done.run_id,
+            study=self.done.run_id + (_SIMULATED if privacy.simulated else ""),
         )
         content["measured"] = (*self.about.schema.measured, cost)
         return Schema.from_dict(content)
