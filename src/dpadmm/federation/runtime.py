@@ -31,7 +31,7 @@ from dpadmm.federation.config import (
     load_agreed_run,
 )
 from dpadmm.federation.identity import AUTHORITY, certificate_facts, from_base64, read_certificate
-from dpadmm.federation.keys import SessionKeys, check_pinned
+from dpadmm.federation.keys import SessionKeys, check_pinned, check_same
 from dpadmm.federation.page_server import read_token
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, View
@@ -566,6 +566,8 @@ class NodeRuntime:
         if before is not None:
             if setup.planned.algorithm.summation is not None:
                 check_pinned(before, config.pinned.in_run(before))
+                if config.node.role == "party":
+                    check_same(before, setup.name, config.pinned.own)
             self.watcher.event("continued", round=self.store.rounds(run), spec=run.hex())
         else:
             self.watcher.event("agreeing", neighbours=list(config.addresses))
