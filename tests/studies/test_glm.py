@@ -191,11 +191,14 @@ def test_a_first_line_keeps_rows_on_their_plane():
     assert across @ moments @ across == pytest.approx(0, abs=1e-9)
 
 
-def _step(family, share, before=math.inf, noisy=1.0):
-    """The estimate of a step without length, whose scores have a share of the curvature."""
+def _step(family, share, before=math.inf, noisy=1.0, flat=1.0):
+    """The estimate of a step without length, whose scores have a share of the curvature.
+
+    ``flat`` is the curvature of one direction beside that of the others.
+    """
     facts = _facts(family)
     size, kind = facts.size, facts.newton()
-    matrix = 100.0 * np.eye(size)
+    matrix = 1000.0 * np.diag([flat, *[1.0] * (size - 1)])
     squares = share * np.trace(matrix) * SQUARES / kind.reach**2
     numbers = np.concatenate([np.zeros(size), kind.curving * upper_triangle(matrix), [squares]])
     path = glm._Path(Point(np.zeros(size), np.eye(size)), ratio=before, noisy=noisy)
@@ -209,6 +212,9 @@ def test_a_last_step_that_began_badly_is_told():
         # Rows that are shortened have a small share, too: noise says that it is not the start.
         assert _step(family, 0.7, noisy=0.1).estimate.begun
         assert not _step(family, 0.9, before=1.4).estimate.begun
+        # Outcomes that are all but decided in one direction.
+        assert _step(family, 0.9, flat=0.1).estimate.begun
+        assert not _step(family, 0.9, flat=0.07).estimate.begun
     # Clipped counts vary less than their curvature says.
     assert _step("poisson", 0.5, before=0.1).estimate.begun
 
@@ -216,8 +222,8 @@ def test_a_last_step_that_began_badly_is_told():
 def test_a_step_tells_the_next_one_its_ratio_and_its_noise():
     path = _step("binomial", 1.0)
     assert path.ratio == path.estimate.ratio
-    # One unit of noise in each of p sums whose curvature is 100; a typical row has 1 / 1.5 p.
-    assert path.noisy == pytest.approx(0.01 / math.sqrt(1.5))
+    # One unit of noise in each of p sums whose curvature is 1000; a typical row has 1 / 1.5 p.
+    assert path.noisy == pytest.approx(0.001 / math.sqrt(1.5))
 
 
 # -- mutants: each of them must be found by what is above ---------------------------------------

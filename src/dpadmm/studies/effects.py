@@ -147,8 +147,8 @@ class Effects:
             return f"intervals may cover less than they say: {why}. {_REMEDY}"
         if self.weak:
             return (
-                "intervals may cover less than they say: outcomes scatter less than their fitted "
-                "chances say, which noise had moved before the last round. As where outcomes or "
+                "intervals may cover less than they say: the last round began where noise had "
+                "moved it far, or outcomes of some rows are all but decided. As where outcomes or "
                 f"levels are rare, or effects very strong. {_REMEDY}"
             )
         return ""

@@ -62,7 +62,9 @@ coefficients are too short it ends too short, the curvature there is too large, 
 both: intervals are narrow and miss. So those of chances are warned of unless the last step *began*
 well. The ratio of the round before must be 1.5. And either noise moved the beginning by little
 (:math:`s_g\,\|\tilde H_+^{-1}\|_F/\sqrt{1.5\,p}\le 0.15`, of the step before), or outcomes scatter
-there as the curvature says, :math:`b\ge 0.8`: where chances are too even, b is too small.
+there as the curvature says, :math:`b\ge 0.8`: where chances are too even, b is too small. And no
+direction may have a curvature below 0.08 of the largest: rows spread alike in all of them, so that
+outcomes are all but decided there, for which a step of second order is too short.
 """
 
 from __future__ import annotations
@@ -123,6 +125,8 @@ _SHARES_OF_SCORES: Final = (0.1, 10.0)
 _TOLD: Final = 1.5
 _AGREEING: Final = 0.8
 _QUIET: Final = 0.15
+# The curvature of a direction, beside the largest: below, its outcomes are all but decided.
+_UNDECIDED: Final = 0.08
 
 
 class InferOptions(StudyOptions):
@@ -338,6 +342,7 @@ def _newton_step(facts: RegressionFacts, path: _Path, heard: _Heard, first: bool
     meat = share * root.whole() + _step_noise(step, matrix_noise)
     meat += (deviation * family.reach) ** 2 * np.eye(size)
     begun = path.ratio >= _TOLD and (share >= _AGREEING or path.noisy <= _QUIET)
+    begun = begun and bool(root.values[0] >= _UNDECIDED * root.values[-1])
     estimate = Coefficients(
         beta,
         point.map.T @ root.sandwich(meat) @ point.map,
