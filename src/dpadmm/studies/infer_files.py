@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, final
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
@@ -14,15 +15,15 @@ from dpadmm.data.schema import Schema
 from dpadmm.data.study_rows import StudyColumns
 from dpadmm.errors import ParameterError, fail, refuse_repeats, unknown_name
 from dpadmm.plain import Array, Part, as_tuple
-from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.charges import EvaluationTerms
-from dpadmm.run.files import Fault, Owner
+from dpadmm.run.files import Fault
 from dpadmm.run.plan import Plan
 from dpadmm.studies.design import ROOM, Column, Design, Response, middle
-from dpadmm.studies.effects import Effects, check_strength
+from dpadmm.studies.effects import RULES, Effects, check_strength
 from dpadmm.studies.glm import Regression, RegressionFacts, expected_width
-from dpadmm.studies.study import StudyRun, plan_study, smallest_epsilon
-from dpadmm.studies.study_files import StudyConfig, run_files, study_schema, write_study
+from dpadmm.studies.questions import StudyAnswer, StudyQuestion
+from dpadmm.studies.study import StudyRun, plan_study
+from dpadmm.studies.study_files import StudyConfig
 
 _ROUNDING: Final = 1e-6
 
@@ -83,9 +84,14 @@ class InferConfig(StudyConfig):
 
     infer: InferSection = InferSection()
 
+    def question(self, schema: Schema) -> FileRegression:
+        """The regression."""
+        return FileRegression(self.infer, schema)
 
+
+@final
 @dataclass(frozen=True)
-class FileRegression:
+class FileRegression(StudyQuestion):
     """A regression over the columns of a schema; public.
 
     Attributes
@@ -167,7 +173,7 @@ class FileRegression:
         return {**self.design.public, **self.response.public, "explained": self.explained} | times
 
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
-        """Fix it for so many rows of each party; every refusal happens here."""
+        """A few rounds."""
         facts = self.facts(sum(rows.values()))
         options = {"family": facts.family, "columns": facts.columns, "periods": facts.periods}
         return plan_study(Regression, options, rows, terms, rounds=len(facts.courses()))
@@ -175,11 +181,32 @@ class FileRegression:
     def checked_plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """The same, refused where it would drown in its noise."""
         planned = self.plan(rows, terms)
-        assert isinstance(planned.algorithm, Regression)
-        check_strength(planned.algorithm)
+        check_strength(_regression(planned))
         return planned
 
-    def read(self, rows: Array) -> tuple[Array, Array]:
+    def answer(self, done: StudyRun) -> Inference:
+        """Coefficients and their intervals."""
+        return Inference.of(self, done)
+
+    def width(self, planned: Plan) -> float:
+        """Relative to an interval without privacy."""
+        return expected_width(_regression(planned))
+
+    def expected(self, planned: Plan) -> dict[str, Any]:
+        """How wide intervals will be, what is needed for them, and what for."""
+        study = _regression(planned)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            check_strength(study)
+        return {
+            "strength": study.strength,
+            "needed": RULES[study.facts.family].warned,
+            "expected_width": expected_width(study),
+            "coefficients": [*self.response.constants, *self.design.names],
+            "warnings": [str(each.message) for each in said],
+        }
+
+    def prepared(self, rows: Array) -> tuple[Array, Array]:
         """Prepared columns and responses, from rows of the schema."""
         found = np.empty((len(rows), len(self.design.columns)))
         for place, column in enumerate(self.design.columns):
@@ -237,8 +264,15 @@ class FileRegression:
         return found
 
 
+def _regression(planned: Plan) -> Regression:
+    study = planned.algorithm
+    assert isinstance(study, Regression)
+    return study
+
+
+@final
 @dataclass(frozen=True)
-class Inference:
+class Inference(StudyAnswer):
     """What a regression of files found.
 
     Attributes
@@ -256,8 +290,7 @@ class Inference:
     @classmethod
     def of(cls, question: FileRegression, done: StudyRun) -> Self:
         """From what was released; warns where intervals say little or nothing."""
-        study, response, asked = done.study, question.response, question.asked
-        assert isinstance(study, Regression)
+        study, response, asked = _regression(done.planned), question.response, question.asked
         constants = study.facts.constants
         change = question.design.change(constants, response.unit)
         estimate = study.estimate(done.sums).mapped(change)
@@ -274,11 +307,6 @@ class Inference:
         )
         return cls(question, effects, done)
 
-    @property
-    def privacy_(self) -> PrivacyStatement:
-        """The guarantee."""
-        return self.done.privacy
-
     def record(self) -> dict[str, Any]:
         """The record: what was asked, found and spent."""
         asked = self.question.asked
@@ -286,37 +314,3 @@ class Inference:
             asked={**asked.model_dump(mode="json"), "response": self.question.explained},
             found=self.effects.to_dict(asked.level),
         )
-
-
-def infer_files(config: InferConfig, owner: Owner | None = None) -> Inference:
-    """Do the regression of the files of a configuration; write the record."""
-    schema = study_schema(config)
-    question, terms = FileRegression(config.infer, schema), config.study.terms
-    done = run_files(
-        config,
-        schema,
-        lambda rows: question.checked_plan(rows, terms),
-        responses=question.read,
-        faults=question.faults,
-        owner=owner,
-        question=question.public,
-    )
-    found = Inference.of(question, done)
-    write_study(config, found.record())
-    return found
-
-
-def epsilon_for_relative_width(
-    question: FileRegression, rows: Mapping[str, int], terms: EvaluationTerms, wanted: float
-) -> float:
-    """The smallest epsilon with which intervals are expected to be as wide as wanted.
-
-    ``wanted`` is relative to an interval without privacy.
-    """
-
-    def width(epsilon: float) -> float:
-        planned = question.plan(rows, replace(terms, epsilon=epsilon))
-        assert isinstance(planned.algorithm, Regression)
-        return expected_width(planned.algorithm)
-
-    return smallest_epsilon(width, wanted)
