@@ -1,22 +1,14 @@
 """``dpadmm infer``: charged once, free when asked again; planned before, a page after."""
 
-import json
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.helpers.study_files import LABEL, WARD, numeric, result_of, spent, write_study
 
 from dpadmm import FederatedGLM
-from dpadmm.ledger.base import ChargedData
-from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.sqlite import SQLiteLedger
 
 ROWS = {"north": 3000, "south": 2500, "west": 2000}
-SCHEMA = """version = 2
-[label]
-column = "died"
-classes = ["no", "yes"]
-"""
 NUMBERS = {"age": (20, 100), "stay": (0, 30), "visits": (0, 20), "entry": (0, 4), "exit": (0, 4)}
 
 
@@ -39,50 +31,25 @@ def study(tmp_path):
             }
         )
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    text = SCHEMA
-    for name, (lower, upper) in NUMBERS.items():
-        text += f'[[columns]]\nname = "{name}"\nkind = "numeric"\n'
-        text += f"lower = {float(lower)}\nupper = {float(upper)}\n"
-    text += '[[columns]]\nname = "ward"\nkind = "categorical"\nlevels = ["a", "b"]\n'
-    (tmp_path / "schema.toml").write_text(text)
+    columns = "".join(numeric(name, *ends) for name, ends in NUMBERS.items())
+    (tmp_path / "schema.toml").write_text(LABEL + columns + WARD)
 
     def write(infer='columns = ["age", "ward"]', settings="", ledgers=None):
-        text = f"[study]\n{settings or 'epsilon = 3.0'}\n[data]\nschema = 'schema.toml'\n"
-        for name, count in ROWS.items():
-            text += f"[[party]]\nname = '{name}'\nfile = '{name}.csv'\nrows = {count}\n"
-        text += "[result]\nrecord = 'found.json'\n"
-        if ledgers is not None:
-            text += "[ledgers]\n"
-            for name, count in ROWS.items():
-                place = tmp_path / f"{name}.ledger"
-                if not place.exists():
-                    about = ChargedData("rows", name, count)
-                    SQLiteLedger.create(place, about, Policy(ledgers, 1e-5)).close()
-                text += f"{name} = '{name}.ledger'\n"
-        (tmp_path / "infer.toml").write_text(f"{text}[infer]\n{infer}\n")
-        return tmp_path / "infer.toml"
+        about = settings or "epsilon = 3.0"
+        asked = f"[infer]\n{infer}\n"
+        return write_study(tmp_path, "infer.toml", ROWS, about, asked=asked, ledgers=ledgers)
 
     return write
-
-
-def result(done):
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)["result"]
-
-
-def spent(folder, name="north"):
-    with SQLiteLedger(folder / f"{name}.ledger") as ledger:
-        return ledger.verify().spent_epsilon
 
 
 @pytest.mark.parametrize("noise", ["own", "shared"])
 def test_a_regression_is_charged_once_and_says_the_same_again(study, dpadmm, tmp_path, noise):
     pytest.importorskip("opendp")
     config = study(settings=f'epsilon = 3.0\nnoise = "{noise}"', ledgers=5.0)
-    first = result(dpadmm("infer", config, "--json"))
+    first = result_of(dpadmm("infer", config, "--json"))
     assert 2.9 < spent(tmp_path) <= (3.0001 if noise == "own" else 4.5)
     before = spent(tmp_path)
-    again = result(dpadmm("infer", config, "--json"))
+    again = result_of(dpadmm("infer", config, "--json"))
     assert again["found"] == first["found"]
     assert spent(tmp_path) == before
     names = [each["name"] for each in first["found"]["coefficients"]]
@@ -111,7 +78,7 @@ def test_a_regression_is_charged_once_and_says_the_same_again(study, dpadmm, tmp
 )
 def test_files_and_the_estimator_agree(study, dpadmm, tmp_path, infer, family, response):
     config = study(infer, "epsilon = 3000.0\nsimulation_key = 3")
-    found = result(dpadmm("infer", config, "--json"))["found"]
+    found = result_of(dpadmm("infer", config, "--json"))["found"]
     frame = pd.concat([pd.read_csv(tmp_path / f"{name}.csv") for name in ROWS])
     y = frame[response]
     more = {"levels": {"ward": ["a", "b"]}, "epsilon": float("inf")}
@@ -133,10 +100,10 @@ def test_a_plan_reads_nothing_and_spends_nothing(study, dpadmm, tmp_path):
     config = study(ledgers=3.5)
     for name in ROWS:
         (tmp_path / f"{name}.csv").unlink()
-    planned = result(dpadmm("infer", config, "--plan", "--json"))
+    planned = result_of(dpadmm("infer", config, "--plan", "--json"))
     assert planned["expected_width"] > 1
     assert planned["coefficients"] == ["const", "age", "ward[T.b]"]
-    tighter = result(dpadmm("infer", config, "--plan", "--width", 1.1, "--json"))
+    tighter = result_of(dpadmm("infer", config, "--plan", "--width", 1.1, "--json"))
     assert tighter["expected_width"] <= 1.1
     assert spent(tmp_path) == 0
     shown = dpadmm("infer", config, "--plan").stdout
@@ -202,16 +169,16 @@ def test_the_pre_flight_counts_times_and_counts_that_contradict_themselves(study
 
 def test_other_columns_are_another_study_in_the_same_ledgers(study, dpadmm, tmp_path):
     """As many columns of the same schema: the sums have one form, and must not be mixed up."""
-    first = result(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
+    first = result_of(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
     once = spent(tmp_path)
     told = 'columns = ["ward", "age"]'
-    other = result(dpadmm("infer", study(told, ledgers=9.0), "--json"))
+    other = result_of(dpadmm("infer", study(told, ledgers=9.0), "--json"))
     assert other["run_id"] != first["run_id"]
     assert spent(tmp_path) > once
-    same = result(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
+    same = result_of(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
     assert (same["run_id"], same["found"]) == (first["run_id"], first["found"])
     named = 'epsilon = 3.0\nrun_id = "one"'
-    result(dpadmm("infer", study('columns = ["age", "ward"]', named, ledgers=9.0), "--json"))
+    result_of(dpadmm("infer", study('columns = ["age", "ward"]', named, ledgers=9.0), "--json"))
     done = dpadmm("infer", study(told, named, ledgers=9.0))
     assert done.exit_code != 0
     assert "they differ" in " ".join(done.output.split())
