@@ -1,6 +1,5 @@
 """``dpadmm infer``: charged once, free when asked again; planned before, a page after."""
 
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, Self, final
 
@@ -13,18 +13,26 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.data.schema import Schema
 from dpadmm.data.study_rows import StudyColumns
-from dpadmm.errors import ParameterError, fail, refuse_repeats, unknown_name
+from dpadmm.errors import ConvergenceError, ParameterError, fail, refuse_repeats, unknown_name
 from dpadmm.plain import Array, Part, as_tuple
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.files import Fault
 from dpadmm.run.plan import Plan
 from dpadmm.studies.design import ROOM, Column, Design, Response, middle
-from dpadmm.studies.effects import RULES, Effects, check_strength
-from dpadmm.studies.glm import Regression, RegressionFacts, expected_width
+from dpadmm.studies.effects import RULES, Effects, check_strength, effects_of
+from dpadmm.studies.glm import (
+    Coefficients,
+    Regression,
+    RegressionFacts,
+    exact_estimate,
+    expected_width,
+)
 from dpadmm.studies.questions import StudyAnswer, StudyQuestion
 from dpadmm.studies.study import StudyRun, plan_study
 from dpadmm.studies.study_files import StudyConfig
 
+#: What is said of a regression without privacy.
+SIMULATION_ONLY: Final = "not private: simulation only"
 _ROUNDING: Final = 1e-6
 
 
@@ -185,8 +193,29 @@ class FileRegression(StudyQuestion):
         return planned
 
     def answer(self, done: StudyRun) -> Inference:
-        """Coefficients and their intervals."""
-        return Inference.of(self, done)
+        """Coefficients and their intervals; warns where they say little or nothing."""
+        study = _regression(done.planned)
+        estimate, rows = study.estimate(done.sums), study.facts.rows
+        return Inference(self, self._effects(estimate, rows, study.strength), done)
+
+    def _effects(self, estimate: Coefficients, rows: int, strength: float = math.inf) -> Effects:
+        robust = self.asked.robust
+        return effects_of(
+            estimate, self.design, self.response, rows, strength=strength, robust=robust
+        )
+
+    def compared(self, found: StudyAnswer, parties: Sequence[Array]) -> Inference:
+        """With the regression without noise or bounds, of rows that lack nothing."""
+        assert isinstance(found, Inference)
+        prepared = [self.prepared(rows) for rows in parties]
+        whole = [np.isfinite(np.hstack(each)).all(axis=1) for each in prepared]
+        given = [(x[kept], y[kept]) for (x, y), kept in zip(prepared, whole, strict=True)]
+        rows = int(sum(kept.sum() for kept in whole))
+        try:
+            exact = self._effects(exact_estimate(self.facts(rows), given), rows)
+        except (ConvergenceError, ParameterError) as error:
+            return replace(found, without=str(error))
+        return replace(found, without=exact)
 
     def width(self, planned: Plan) -> float:
         """Relative to an interval without privacy."""
@@ -281,36 +310,34 @@ class Inference(StudyAnswer):
         What was asked, and found.
     done
         The study, and what it guarantees.
+    without
+        Of a simulation: the same without privacy, or why there is none.
     """
 
     question: FileRegression = field(repr=False)
     effects: Effects
     done: StudyRun = field(repr=False)
-
-    @classmethod
-    def of(cls, question: FileRegression, done: StudyRun) -> Self:
-        """From what was released; warns where intervals say little or nothing."""
-        study, response, asked = _regression(done.planned), question.response, question.asked
-        constants = study.facts.constants
-        change = question.design.change(constants, response.unit)
-        estimate = study.estimate(done.sums).mapped(change)
-        estimate.coefficients[:constants] += response.centre
-        effects = Effects.of(
-            estimate,
-            asked.family,
-            (*response.constants, *question.design.names),
-            constants,
-            study.facts.rows,
-            strength=study.strength,
-            robust=asked.robust,
-            response_unit=response.unit,
-        )
-        return cls(question, effects, done)
+    without: Effects | str | None = None
 
     def record(self) -> dict[str, Any]:
         """The record: what was asked, found and spent."""
-        asked = self.question.asked
+        asked, spans = self.question.asked, self.question.design.spans
+        more = {}
+        if isinstance(self.without, Effects):
+            exact = _found(self.without, asked.level, spans)
+            more["without_privacy"] = {"note": SIMULATION_ONLY, **exact}
+        elif self.without is not None:
+            more["without_privacy"] = {"note": SIMULATION_ONLY, "reason": self.without}
         return self.done.record(
             asked={**asked.model_dump(mode="json"), "response": self.question.explained},
-            found=self.effects.to_dict(asked.level),
+            found=_found(self.effects, asked.level, spans),
+            **more,
         )
+
+
+def _found(effects: Effects, level: float, spans: Sequence[float]) -> dict[str, Any]:
+    """Effects as plain data, each with the distance of the public bounds of its column."""
+    found = effects.to_dict(level)
+    for each, span in zip(found["coefficients"][effects.constants :], spans, strict=True):
+        each["span"] = span
+    return found

@@ -60,6 +60,10 @@ class StudyQuestion(ABC):
     def answer(self, done: StudyRun) -> StudyAnswer:
         """What was found."""
 
+    def compared(self, found: StudyAnswer, parties: Sequence[Array]) -> StudyAnswer:
+        """Of a simulation: an answer beside that of the same rows without privacy."""
+        return found
+
     @abstractmethod
     def width(self, planned: Plan) -> float:
         """How wide intervals will be, from public facts: the widest of what is asked."""
