@@ -6,6 +6,7 @@ import pytest
 from tests.helpers.study_files import LABEL, WARD, numeric, result_of, spent, write_study
 
 from dpadmm import FederatedGLM
+from dpadmm.studies.effects import InferenceWarning
 
 ROWS = {"north": 3000, "south": 2500, "west": 2000}
 NUMBERS = {"age": (20, 100), "stay": (0, 30), "visits": (0, 20), "entry": (0, 4), "exit": (0, 4)}
@@ -57,8 +58,11 @@ def test_a_regression_is_charged_once_and_says_the_same_again(study, dpadmm, tmp
     assert ward["low"] < ward["coefficient"] < ward["high"]
     assert ward["ratio"] == pytest.approx(np.exp(ward["coefficient"]))
     page = (tmp_path / "found.html").read_text()
-    for words in ("What was asked?", "odds ratio", "ward[T.b]", "Coefficients with privacy"):
+    for words in ("What was asked?", "odds ratio", "ward[T.b]", "whole public range"):
         assert words in page
+    # What others see says nothing of the rows themselves.
+    assert "without_privacy" not in again
+    assert "not private" not in page
 
 
 @pytest.mark.parametrize(
@@ -130,6 +134,7 @@ def test_a_hopeless_budget_is_refused_before_anything_is_spent(study, dpadmm, tm
         ('family = "survival"', "entry, exit and periods"),
         ('columns = ["nobody"]', "nobody"),
         ('columns = ["died"]', "died"),
+        ('columns = ["age", "age"]', "named once"),
         ("robust = true", "robust"),
         ('response = "age"', "label"),
     ],
@@ -181,3 +186,77 @@ def test_other_columns_are_another_study_in_the_same_ledgers(study, dpadmm, tmp_
     done = dpadmm("infer", study(told, named, ledgers=9.0))
     assert done.exit_code != 0
     assert "they differ" in " ".join(done.output.split())
+
+
+def test_a_simulation_is_shown_beside_the_same_rows_without_privacy(study, dpadmm, tmp_path):
+    config = study(settings="epsilon = 3.0\nsimulation_key = 1\nholdout = 0.5")
+    told = result_of(dpadmm("infer", config, "--json"))
+    without = told["without_privacy"]
+    assert without["note"] == "not private: simulation only"
+    parts = (pd.read_csv(tmp_path / f"{name}.csv")[: count // 2] for name, count in ROWS.items())
+    frame = pd.concat(parts)
+    model = FederatedGLM("binomial", epsilon=np.inf, levels={"ward": ["a", "b"]})
+    model.fit(frame[["age", "ward"]], (frame.died == "yes").astype(int))
+    exact = [each["coefficient"] for each in without["coefficients"]]
+    np.testing.assert_allclose(exact, model.effects_.coefficients, rtol=1e-6)
+    assert [each["span"] for each in told["found"]["coefficients"][1:]] == [80, 1]
+    page = (tmp_path / "found.html").read_text()
+    for words in ("age, not private", "(not private: simulation only)", "would have cost a row"):
+        assert words in page
+
+
+def test_a_simulation_says_why_it_has_no_regression_without_privacy(study, dpadmm, tmp_path):
+    for name in ROWS:
+        frame = pd.read_csv(tmp_path / f"{name}.csv")
+        frame["died"] = np.where(frame.age > 60, "yes", "no")
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    config = study('columns = ["age"]', "epsilon = 3.0\nsimulation_key = 1")
+    with pytest.warns(InferenceWarning, match="separate the outcomes"):
+        told = result_of(dpadmm("infer", config, "--json"))
+    assert "separate" in told["without_privacy"]["reason"]
+    assert "Without privacy (not private: simulation only)" in (tmp_path / "found.html").read_text()
+
+
+def test_a_study_has_a_card(study, dpadmm, tmp_path):
+    told = result_of(dpadmm("infer", study(settings="epsilon = 3.0"), "--json"))
+    assert dpadmm("model", "card", told["record"], "-o", tmp_path / "card.md").exit_code == 0
+    card = (tmp_path / "card.md").read_text()
+    assert card.startswith("# Binomial regression")
+    for words in ("ward\\[T.b\\]", "| Adversary |", "| Theorem | Gaussian releases", "odds ratio"):
+        assert words in card
+    assert "..." not in card
+    (tmp_path / "card.json").write_text('{"format": 1, "kind": "other"}')
+    done = dpadmm("model", "card", tmp_path / "card.json")
+    assert done.exit_code == 2
+    assert "kind of a study must be one of" in done.output
+
+
+def test_columns_that_say_nothing_are_told_to_their_owner_alone(study, dpadmm, tmp_path):
+    frame = pd.read_csv(tmp_path / "north.csv")
+    frame["visits"], frame["stay"] = 3, (frame["age"] - 20) * 30 / 80
+    frame["died"] = np.where(frame["age"] > 60, "yes", "no")
+    frame.to_csv(tmp_path / "north.csv", index=False)
+    done = dpadmm("infer", study('columns = ["age", "stay", "visits", "ward"]'))
+    assert done.exit_code == 0, done.output
+    told = (tmp_path / "found.json.preflight").read_text()
+    for words in (
+        "have one and the same visits",
+        "have a stay that only repeats age",
+        "have an outcome that age alone separates",
+    ):
+        assert f"north: 3000 of 3000 rows {words}." in told
+        assert f"south: 2500 of 2500 rows {words}." not in told
+        assert words not in done.output + (tmp_path / "found.json").read_text()
+    assert "LOOKS WRONG" not in told
+
+
+def test_budgets_may_differ_without_ledgers(study, dpadmm):
+    told = result_of(
+        dpadmm(
+            "infer", study(settings="epsilon = {north = 3.0, south = 4.0, west = 5.0}"), "--json"
+        )
+    )
+    assert told["privacy"]["parties"]["south"]["epsilon"] == pytest.approx(4.0)
+    done = dpadmm("infer", study(settings="epsilon = {north = 3.0, south = 4.0}"))
+    assert done.exit_code == 2
+    assert "west" in done.output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final, Literal, Self, final
 
@@ -250,7 +250,7 @@ class FileRegression(StudyQuestion):
         return self.design.prepared(found), self.response.response(self._responses(rows))
 
     def faults(self, rows: Array) -> tuple[Fault, ...]:
-        """Responses that contradict themselves, for the owner of the rows alone.
+        """What contradicts itself or tells nothing, for the owner of the rows alone.
 
         Cells that are missing or outside their bounds are counted by their columns.
         """
@@ -274,7 +274,28 @@ class FileRegression(StudyQuestion):
             }
         else:
             found = {}
-        return tuple(Fault(words, int(np.sum(bad)), len(rows)) for words, bad in found.items())
+        counted = (Fault(words, int(np.sum(bad)), len(rows)) for words, bad in found.items())
+        return (*counted, *self._odd_columns(rows))
+
+    def _odd_columns(self, rows: Array) -> Iterator[Fault]:
+        """Columns of numbers that a regression of this party's rows alone would not bear."""
+        cells, response = self.prepared(rows)
+        whole = np.isfinite(np.hstack([cells, response])).all(axis=1)
+        cells, response = cells[whole], response[whole, 0]
+        varied: dict[str, Array] = {}
+        for column, own in zip(self.design.columns, cells.T, strict=True):
+            if column.level is not None or not len(own):
+                continue
+            name, said = column.name, []
+            if np.ptp(own) == 0:
+                said = [f"have one and the same {name}"]
+            else:
+                twins = (n for n, v in varied.items() if _straight(own, v))
+                said = [f"have a {name} that only repeats {twin}" for twin in twins]
+                varied[name] = own
+                if self.asked.family == "binomial" and _separated(own, response):
+                    said.append(f"have an outcome that {name} alone separates")
+            yield from (Fault(words, len(own), len(rows), contradict=False) for words in said)
 
     def _responses(self, rows: Array) -> Array:
         place, asked = self.places.places, self.asked
@@ -291,6 +312,19 @@ class FileRegression(StudyQuestion):
         column = self.places.numeric(name)
         found: Array = column.lower + (cells + 1) / 2 * (column.upper - column.lower)
         return found
+
+
+def _straight(one: Array, other: Array) -> bool:
+    """Whether two columns are on a straight line."""
+    return bool(abs(np.corrcoef(one, other)[0, 1]) > 1 - _ROUNDING)
+
+
+def _separated(column: Array, outcome: Array) -> bool:
+    """Whether one value parts all rows of one outcome from all of the other."""
+    none, some = column[outcome == 0], column[outcome == 1]
+    if not len(none) or not len(some):
+        return False
+    return bool(none.max() < some.min() or some.max() < none.min())
 
 
 def _regression(planned: Plan) -> Regression:
