@@ -8,8 +8,8 @@ import pytest
 import dpadmm.studies.glm as glm
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.studies.families import SQUARES, Point, clipped_poisson, newton_family
-from dpadmm.studies.glm import CONSTANT, Regression, RegressionFacts
-from dpadmm.studies.study import Sums, from_triangle, plan_study, upper_triangle
+from dpadmm.studies.glm import CONSTANT, RegressionFacts, plan_regression
+from dpadmm.studies.study import Sums, from_triangle, upper_triangle
 
 FAMILIES = ["binomial", "poisson", "survival"]
 PERIODS, COLUMNS = 4, 3
@@ -21,11 +21,8 @@ def _facts(family):
 
 def _study(family, epsilon=1.0, **terms):
     facts = _facts(family)
-    options = {"family": family, "columns": COLUMNS, "periods": facts.periods}
     rows = {"a": 400, "b": 300, "c": 300}
-    terms = EvaluationTerms(epsilon, 1e-5, **terms)
-    planned = plan_study(Regression, options, rows, terms, rounds=len(facts.courses()))
-    return planned.algorithm
+    return plan_regression(facts, rows, EvaluationTerms(epsilon, 1e-5, **terms)).algorithm
 
 
 def _row(random, family):

@@ -36,7 +36,7 @@ from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.plan import Plan
 from dpadmm.solvers.workspace import Workspace
 from dpadmm.studies.describe import Describe
-from dpadmm.studies.glm import Regression, RegressionFacts
+from dpadmm.studies.glm import RegressionFacts, plan_regression
 from dpadmm.studies.study import Study, Sums, plan_study, upper_triangle
 
 # So many that noise alone does not decide on T.
@@ -194,9 +194,7 @@ def infer_case(
     """All rounds of a regression; ``noise_scale`` multiplies the noise that the claim needs."""
     pair = INFERRED[family]
     facts = RegressionFacts(family, len(pair.rows[0]), pair.periods, _ROWS)
-    options = {"family": family, "columns": facts.columns, "periods": pair.periods}
-    terms = EvaluationTerms(epsilon, delta)
-    planned = plan_study(Regression, options, {"party": _ROWS}, terms, rounds=len(facts.courses()))
+    planned = plan_regression(facts, {"party": _ROWS}, EvaluationTerms(epsilon, delta))
     plain, changed = (
         (np.array([row]), np.array([response]))
         for row, response in zip(pair.rows, pair.responses, strict=True)

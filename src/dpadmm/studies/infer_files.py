@@ -18,7 +18,7 @@ from dpadmm.plain import Array, Part, as_tuple
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.files import Fault
 from dpadmm.run.plan import Plan
-from dpadmm.studies.design import ROOM, Column, Design, Response, middle
+from dpadmm.studies.design import Design, Response
 from dpadmm.studies.effects import RULES, Effects, check_strength, effects_of
 from dpadmm.studies.glm import (
     Coefficients,
@@ -26,9 +26,10 @@ from dpadmm.studies.glm import (
     RegressionFacts,
     exact_estimate,
     expected_width,
+    plan_regression,
 )
 from dpadmm.studies.questions import StudyAnswer, StudyQuestion
-from dpadmm.studies.study import StudyRun, plan_study
+from dpadmm.studies.study import StudyRun
 from dpadmm.studies.study_files import StudyConfig
 
 #: What is said of a regression without privacy.
@@ -145,28 +146,23 @@ class FileRegression(StudyQuestion):
         names = asked.columns or tuple(
             name for name in known if name not in apart and name != schema.label.column
         )
-        columns: list[Column] = []
+        numeric = {column.name for column in schema.numeric}
+        bounds, levels = {}, {}
         for name in names:
             if name not in known or name in apart:
                 raise unknown_name("columns", name, [each for each in known if each not in apart])
-            place = self.places.places[name]
-            if any(column.name == name for column in schema.numeric):
-                numeric = self.places.numeric(name)
-                ends = middle(f"bounds of {name}", (numeric.lower, numeric.upper))
-                columns.append(Column(name, place, None, *ends))
-                continue
-            levels = self.places.levels(name)[:-2]
-            if len(levels) < 2:
-                raise ParameterError(f"levels of {name} must be at least two; got {list(levels)}.")
-            columns += [
-                Column(f"{name}[T.{level}]", place, level, 0.5, 0.5) for level in levels[1:]
-            ]
-        if not columns:
+            if name in numeric:
+                column = self.places.numeric(name)
+                bounds[name] = (column.lower, column.upper)
+            else:
+                levels[name] = self.places.levels(name)[:-2]
+        if not names:
             raise ParameterError("columns must be at least one; got none.")
-        scale = ROOM * math.sqrt(len(columns))
-        return Design(
-            tuple(replace(each, unit=each.unit * scale) for each in columns), self.places.width
-        )
+        found = Design.of(names, bounds=bounds, levels=levels).columns
+        places = [self.places.places[names[column.place]] for column in found]
+        columns = (replace(each, place=at) for each, at in zip(found, places, strict=True))
+        # Rows have codes in place of levels.
+        return Design(tuple(columns), self.places.width)
 
     def facts(self, rows: int) -> RegressionFacts:
         """What the regression is about."""
@@ -182,9 +178,7 @@ class FileRegression(StudyQuestion):
 
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """A few rounds."""
-        facts = self.facts(sum(rows.values()))
-        options = {"family": facts.family, "columns": facts.columns, "periods": facts.periods}
-        return plan_study(Regression, options, rows, terms, rounds=len(facts.courses()))
+        return plan_regression(self.facts(sum(rows.values())), rows, terms)
 
     def checked_plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """The same, refused where it would drown in its noise."""

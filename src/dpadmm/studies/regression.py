@@ -24,8 +24,8 @@ from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.options import DEFAULT
 from dpadmm.studies.design import Design, Response, column_names, declared_levels
 from dpadmm.studies.effects import TITLES, Effects, Summary, check_strength, effects_of
-from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate
-from dpadmm.studies.study import StudyRows, plan_study, run_study, study_noise
+from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate, plan_regression
+from dpadmm.studies.study import StudyRows, run_study, study_noise
 
 _NOT_PRIVATE: Final = "none: epsilon is infinite"
 _LEVELS_OF_FRAME: Final = (
@@ -204,8 +204,7 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
                 self.epsilon, self.delta, self.rows_per_person, self.noise, self.colluders
             )
             counts = {str(n): len(m) for n, m in zip(owners, members, strict=True)}
-            options = {"family": self.family, "columns": told.columns, "periods": told.periods}
-            planned = plan_study(Regression, options, counts, terms, rounds=len(told.courses()))
+            planned = plan_regression(told, counts, terms)
             study = planned.algorithm
             assert isinstance(study, Regression)
             strength = check_strength(study)
@@ -304,43 +303,38 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
     @property
     def _effects(self) -> Effects:
         check_is_fitted(self, "effects_")
-        return self.effects_
+        found: Effects = self.effects_
+        return found
 
     @property
     def effect_names_(self) -> tuple[str, ...]:
         """What ``coef_`` belong to."""
-        effects: Effects = self.effects_
-        return effects.names[effects.constants :]
+        return self._effects.names[self._effects.constants :]
 
     @property
     def coef_(self) -> Array:
         """Coefficients in the user's units."""
-        effects: Effects = self.effects_
-        return effects.coefficients[effects.constants :]
+        return self._effects.coefficients[self._effects.constants :]
 
     @property
     def intercept_(self) -> float | Array:
         """The constant, or that of each period."""
-        effects: Effects = self.effects_
-        constants = effects.coefficients[: effects.constants]
+        constants = self._effects.coefficients[: self._effects.constants]
         return constants if self.family == "survival" else float(constants[0])
 
     @property
     def standard_errors_(self) -> Array:
         """Of ``coef_``."""
-        effects: Effects = self.effects_
-        return effects.errors[effects.constants :]
+        return self._effects.errors[self._effects.constants :]
 
     @property
     def pvalues_(self) -> Array:
         """Of ``coef_``."""
-        effects: Effects = self.effects_
-        return effects.pvalues[effects.constants :]
+        return self._effects.pvalues[self._effects.constants :]
 
     def conf_int(self, level: float = 0.95) -> Array:
         """Intervals of ``coef_``, ``(features, 2)``."""
-        effects = self._effects
-        return effects.intervals(level)[effects.constants :]
+        return self._effects.intervals(level)[self._effects.constants :]
 
     def ratios(self, level: float = 0.95) -> Array:
         """Odds, rate or hazard ratios: ``exp`` of each coefficient and its interval, (features, 3).
