@@ -579,9 +579,10 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
     if bar.of is not None:
         value = f"{value} of {cell_text(bar.of)}"
     # Readable across a zero line in the middle.
+    label = "label halo" if along.low < 0 else "label"
     drawn = [
-        _label(start, top + 13, cut(bar.name, 44), "label halo"),
-        _label(end, top + 13, value, "label halo", "end"),
+        _label(start, top + 13, cut(bar.name, 44), label),
+        _label(end, top + 13, value, label, "end"),
     ]
     if bar.of is not None and along.shows(bar.of):
         drawn.append(_block(zero, along.at(bar.of), top + 18, "track"))
