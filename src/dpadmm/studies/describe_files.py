@@ -36,6 +36,8 @@ _CLEAR: Final = 4.0
 _LEAST_PART: Final = 0.001
 # A median this much smaller than the upper bound is better told apart by its logarithm.
 _SKEWED: Final = 16.0
+# What a schema says of bounds from a study that protects nobody.
+_SIMULATED: Final = " (a simulation, whose noise protects nobody)"
 
 
 class DescribeConfig(StudyConfig):
@@ -154,7 +156,7 @@ class Description(StudyAnswer):
             columns=tuple(proposed),
             epsilon=privacy.epsilon,
             delta=privacy.delta,
-            study=self.done.run_id,
+            study=self.done.run_id + (_SIMULATED if privacy.simulated else ""),
         )
         content["measured"] = (*self.about.schema.measured, cost)
         return Schema.from_dict(content)
@@ -301,7 +303,7 @@ def describe(
         Describing(about),
         EvaluationTerms(epsilon, delta, rows_per_person, noise, colluders),
         _reader(data, schema),
-        StudyRows(ledgers, run_id, schema.sha256, Split(holdout)),
+        StudyRows(ledgers, run_id, schema.sha256, Split(holdout), {"reading": schema.reading}),
         parties=[str(name) for name in data] if isinstance(data, Mapping) else (),
         noise=study_noise(random_state),
     )

@@ -7,7 +7,8 @@ each kind of study asks. Everything that can be refused is refused before a row 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -37,6 +38,7 @@ from dpadmm.run.files import (
     file_schema,
     look_first,
     party_schema,
+    reading_word,
 )
 from dpadmm.run.options import DEFAULT, Split
 from dpadmm.studies.questions import StudyAnswer, StudyQuestion, ask_rows, check_counts
@@ -194,14 +196,18 @@ def answer_files(config: StudyConfig, owner: Owner | None = None) -> StudyAnswer
     _check_places(config)
     check_files(config, schema)
     split = Split(told.holdout)
-    about = StudyRows(config.ledgers, told.run_id, schema.sha256, split, question.public)
+    means = {**question.public, "reading": reading_word(config, schema)}
+    about = StudyRows(config.ledgers, told.run_id, schema.sha256, split, means)
 
     def read() -> dict[str, Array]:
         return read_parties_rows(config, schema)
 
-    def contradictions() -> dict[str, Sequence[Fault]]:
-        # By party, though a file of all is counted as one.
-        return {name: question.faults(rows) for name, rows in read().items()}
+    def look() -> None:
+        place, found = (
+            config.preflight_file,
+            partial(contradictions, config, schema, question.faults),
+        )
+        look_first(config, schema, place, owner, found)
 
     done = ask_rows(
         question,
@@ -210,7 +216,7 @@ def answer_files(config: StudyConfig, owner: Owner | None = None) -> StudyAnswer
         about,
         parties=[party.name for party in config.party],
         noise=study_noise(told.simulation_key),
-        before=lambda: look_first(config, schema, config.preflight_file, owner, contradictions),
+        before=look,
     )
     found = question.answer(done)
     if done.privacy.simulated and not config.ledgers:
@@ -219,6 +225,13 @@ def answer_files(config: StudyConfig, owner: Owner | None = None) -> StudyAnswer
     write_study(config, found.record())
     config.write_more(found)
     return found
+
+
+def contradictions(
+    config: StudyConfig, schema: Schema, faults: Callable[[Array], Sequence[Fault]]
+) -> dict[str, Sequence[Fault]]:
+    """The faults in the rows of each party, though a file of all is counted as one."""
+    return {name: faults(rows) for name, rows in read_parties_rows(config, schema).items()}
 
 
 def read_parties_rows(config: StudyConfig, schema: Schema) -> dict[str, Array]:
