@@ -186,6 +186,35 @@ def test_a_first_line_keeps_rows_on_their_plane():
     assert across @ moments @ across == pytest.approx(0, abs=1e-9)
 
 
+def _step(family, share, before=math.inf, noisy=1.0):
+    """The estimate of a step without length, whose scores have a share of the curvature."""
+    facts = _facts(family)
+    size, kind = facts.size, facts.newton()
+    matrix = 100.0 * np.eye(size)
+    squares = share * np.trace(matrix) * SQUARES / kind.reach**2
+    numbers = np.concatenate([np.zeros(size), kind.curving * upper_triangle(matrix), [squares]])
+    path = glm._Path(Point(np.zeros(size), np.eye(size)), ratio=before, noisy=noisy)
+    return glm._newton_step(facts, path, glm._Heard(numbers, 1.0), first=False)
+
+
+def test_a_last_step_that_began_badly_is_told():
+    for family in ("binomial", "survival"):
+        assert _step(family, 0.9).estimate.begun
+        assert not _step(family, 0.7).estimate.begun
+        # Rows that are shortened have a small share, too: noise says that it is not the start.
+        assert _step(family, 0.7, noisy=0.1).estimate.begun
+        assert not _step(family, 0.9, before=1.4).estimate.begun
+    # Clipped counts vary less than their curvature says.
+    assert _step("poisson", 0.5, before=0.1).estimate.begun
+
+
+def test_a_step_tells_the_next_one_its_ratio_and_its_noise():
+    path = _step("binomial", 1.0)
+    assert path.ratio == path.estimate.ratio
+    # One unit of noise in each of p sums whose curvature is 100; a typical row has 1 / 1.5 p.
+    assert path.noisy == pytest.approx(0.01 / math.sqrt(1.5))
+
+
 def test_the_strength_counts_all_the_noise_there_is():
     own, alone = _study("binomial"), _study("binomial", epsilon=3.0)
     shared = _study("binomial", noise="shared")
