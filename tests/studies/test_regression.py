@@ -181,6 +181,9 @@ def test_a_private_fit_is_near_what_its_errors_say(family, noise):
     table = str(model.summary())
     assert all(len(line) <= 80 for line in table.splitlines())
     assert "ward[T.c]" in table
+    # No epsilon without its theorem, neighbours and adversary.
+    assert "protects nobody" in table
+    assert "epsilon" not in table
 
 
 def test_robust_errors_of_a_private_linear_fit():

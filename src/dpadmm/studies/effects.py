@@ -17,6 +17,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
+from dpadmm.studies.design import Design, Response
 from dpadmm.studies.glm import Coefficients, Regression
 
 _WIDTH: Final = 78
@@ -285,6 +286,31 @@ class Effects:
                 lines.append(_line(name, [cells[0], "", "", "", *cells[1:]], wide))
         lines.append("=" * _WIDTH)
         return Summary("\n".join(lines))
+
+
+def effects_of(
+    estimate: Coefficients,
+    design: Design,
+    response: Response,
+    rows: int,
+    *,
+    strength: float = math.inf,
+    robust: bool = False,
+) -> Effects:
+    """Of an estimate of prepared columns, which gets the user's units; warns as its ratio says."""
+    constants = len(response.constants)
+    in_units = estimate.mapped(design.change(constants, response.unit))
+    in_units.coefficients[:constants] += response.centre
+    return Effects(
+        response.family,
+        (*response.constants, *design.names),
+        constants,
+        rows,
+        in_units,
+        strength,
+        robust,
+        response.unit,
+    ).warned()
 
 
 @dataclass(frozen=True)

@@ -70,7 +70,7 @@ outcomes are all but decided there, for which a step of second order is too shor
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Literal, NamedTuple, final
@@ -82,6 +82,8 @@ from dpadmm.algorithms import INFER
 from dpadmm.algorithms.base import Options
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.plain import Array
+from dpadmm.run.charges import EvaluationTerms
+from dpadmm.run.plan import Plan
 from dpadmm.studies.families import (
     SQUARES,
     Family,
@@ -90,7 +92,15 @@ from dpadmm.studies.families import (
     linear_predictor,
     newton_family,
 )
-from dpadmm.studies.study import Block, Study, StudyOptions, Sums, from_triangle, upper_triangle
+from dpadmm.studies.study import (
+    Block,
+    Study,
+    StudyOptions,
+    Sums,
+    from_triangle,
+    plan_study,
+    upper_triangle,
+)
 
 #: The constant of a row whose columns have norm 1 at most.
 CONSTANT: Final = 0.5
@@ -499,6 +509,14 @@ class Regression(Study):
         r""":math:`q = n\bar\mu/p^{1.5}`, with all the noise that there is in a sum."""
         budget = self.scale / math.sqrt(self.variance)
         return float(self.facts.rows * budget / self.facts.size**1.5)
+
+
+def plan_regression(
+    facts: RegressionFacts, rows: Mapping[str, int], terms: EvaluationTerms
+) -> Plan:
+    """Fix a regression of so many rows of each party, all of those that its facts count."""
+    options = {"family": facts.family, "columns": facts.columns, "periods": facts.periods}
+    return plan_study(Regression, options, rows, terms, rounds=len(facts.courses()))
 
 
 # Of a typical row: the curvature of each family. Of survival it is a person's chance of the event.
