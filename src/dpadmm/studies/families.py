@@ -43,8 +43,9 @@ for two positive semi-definite matrices, so :math:`\|H-H'\|_F^2\le\|H\|_F^2+\|H'
 
 **Consistent whatever the bound.** m depends on the columns alone, so E[g] = 0 at the true
 coefficients however many rows are shortened: a weighted score (Mallows). A bound that is too small
-costs precision; it does not bias. What is shortened by its response (poisson above 20, a person's
-sums above C) can bias.
+costs precision; it does not bias a model that is right. A model that is wrong is fitted to the rows
+as they are weighted, and maximum likelihood's answer is another. What is shortened by its response
+(poisson above 20, a person's sums above C) can bias.
 """
 
 from __future__ import annotations
