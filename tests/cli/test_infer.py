@@ -215,3 +215,25 @@ def test_other_columns_are_another_study_in_the_same_ledgers(study, dpadmm, tmp_
     done = dpadmm("infer", study(told, named, ledgers=9.0))
     assert done.exit_code != 0
     assert "they differ" in " ".join(done.output.split())
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_weak_budget_is_warned_of_in_words_and_not_in_code(study, dpadmm):
+    done = dpadmm("infer", study(settings="epsilon = 0.2\ndelta = 1e-6"))
+    assert done.exit_code == 0, done.output
+    assert "Warning: q = n mu / p^1.5 is" in " ".join(done.stderr.split())
+    assert "infer_files.py" not in done.stderr
+
+
+def test_a_page_opens_with_what_was_found_and_what_it_cost_and_then_the_picture(
+    study, dpadmm, tmp_path
+):
+    assert dpadmm("infer", study()).exit_code == 0
+    page = (tmp_path / "found.html").read_text()
+    places = [
+        page.index('class="headline"'),
+        page.index("It cost a row of one party (3, 1e-5)-differential privacy at most."),
+        page.index("Coefficients with privacy"),
+        page.index("What was asked?"),
+    ]
+    assert places == sorted(places)

@@ -18,6 +18,7 @@ from dpadmm.cli.output import (
     say,
     show_statement,
     takes,
+    warn,
 )
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtMost
@@ -92,7 +93,9 @@ def _infer(config: InferConfig, options: InferCommand) -> None:
     from dpadmm.report.studies import infer_report
     from dpadmm.studies.infer_files import infer_files
 
-    found = infer_files(config, owner_at_terminal())
+    with warnings.catch_warnings():
+        warnings.showwarning = lambda message, *_: warn(str(message))
+        found = infer_files(config, owner_at_terminal())
     record, place = found.record(), config.result.report_file
     if place is not None:
         write_page(place, infer_report(record))

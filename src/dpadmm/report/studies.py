@@ -15,6 +15,7 @@ from dpadmm.report.document import (
     BarPlot,
     Block,
     Facts,
+    Plot,
     Report,
     Section,
     Table,
@@ -36,6 +37,8 @@ _KINDS: Final = {
 #: Kinds that are drawn; others have numbers of different units side by side.
 _DRAWN: Final = ("proportion", "histogram", "table", "correlation", "count")
 _MOST_BARS: Final = 64
+#: Bars that stand beside the answers, at most.
+_MOST_BESIDE: Final = 12
 
 
 def describe_report(record: Mapping[str, Any]) -> Report:
@@ -51,26 +54,25 @@ def describe_report(record: Mapping[str, Any]) -> Report:
         + (f" by {wish['by']}" if "by" in wish else "")
         for wish in record["asked"]
     )
-    answers = (
-        ("What was asked?", f"{asked[:1].upper()}{asked[1:]}."),
-        (
-            "What was found?",
-            f"{len(given)} figures, each with a {percent} interval for sampling and noise together"
-            + (
-                f"; for {len(found) - len(given)} there is not enough data for this budget."
-                if len(given) < len(found)
-                else "."
-            ),
-        ),
+    words = (
+        f"{len(given)} figures, each with a {percent} interval for sampling and noise together"
+        + (
+            f"; for {len(found) - len(given)} there is not enough data for this budget."
+            if len(given) < len(found)
+            else "."
+        )
     )
-    return study_report(record, "Description of the rows of all parties", answers, sections)
+    asked = f"{asked[:1].upper()}{asked[1:]}."
+    return study_report(record, "Description of the rows of all parties", asked, words, sections)
 
 
 def study_report(
     record: Mapping[str, Any],
     title: str,
-    answers: Sequence[tuple[str, str]],
+    asked: str,
+    found: str,
     sections: Sequence[Section],
+    picture: Plot | None = None,
 ) -> Report:
     """The page of a study: its answers, what it spent, and what stands below.
 
@@ -78,7 +80,7 @@ def study_report(
     ----------
     record
         As :meth:`dpadmm.studies.study.StudyRun.record` has it.
-    title, answers, sections
+    title, asked, found, sections, picture
         What the study says.
     """
     privacy = PrivacyStatement.from_dict(record["privacy"])
@@ -88,10 +90,10 @@ def study_report(
         text = "Its noise is reproducible: the figures are those of a rehearsal, and not private."
         banners = (Banner("danger", SIMULATION, text),)
     split = dict(privacy.details).get("Split of the budget")
-    spent = f"{pair(privacy.epsilon, privacy.delta)}-differential privacy of each party, in all"
-    spent += "." if split is None else f": {split}."
+    cost = f"{pair(privacy.epsilon, privacy.delta)}-differential privacy"
+    spent = f"{cost} of each party, in all{'' if split is None else f': {split}'}."
     tiles = (
-        Tile(str(record["rows"]), "rows"),
+        Tile(f"{record['rows']:,}", "rows"),
         Tile(str(len(parties)), "parties" if len(parties) > 1 else "party"),
         Tile(f"{AtMost(privacy.epsilon):4}", "epsilon spent"),
     )
@@ -108,6 +110,7 @@ def study_report(
             # A node states its own party's guarantee alone.
             if party["name"] in record["privacy"]["parties"]
         ],
+        "Parties",
     )
     below = (
         Section("What each party spent", (shown,)),
@@ -118,8 +121,14 @@ def study_report(
         subtitle=f"Study {record['run_id']}, dpadmm {record['dpadmm']}",
         banners=banners,
         tiles=tiles,
-        answers=(*answers, ("What was spent?", spent)),
+        answers=(
+            ("What was asked?", asked),
+            ("What was found?", found),
+            ("What was spent?", spent),
+        ),
+        picture=picture,
         sections=(*sections, *below),
+        headline=f"{found} It cost a row of one party {cost} at most.",
     )
 
 
@@ -145,12 +154,12 @@ def figures_table(figures: Sequence[Mapping[str, Any]], percent: str) -> Table:
             shown_name(figure["column"]),
             *(shown_name(figure.get(key, "")) for key in keys),
             figure.get("value", figure.get("reason", "")),
-            figure.get("low", ""),
-            figure.get("high", ""),
+            figure.get("low"),
+            figure.get("high"),
         )
         for figure in figures
     ]
-    return Table.of(heads, rows)
+    return Table.of(heads, rows, f"Figures, with {percent} intervals")
 
 
 def _bars(kind: str, column: str, figures: Sequence[Mapping[str, Any]], percent: str) -> BarPlot:
@@ -176,7 +185,7 @@ def _proposed_section(proposed: Sequence[Mapping[str, Any]]) -> Section:
         (
             shown_name(each["column"]),
             "hidden by the noise" if each["lower"] is None else each["lower"],
-            "" if each["upper"] is None else each["upper"],
+            each["upper"],
             each["transform"] or "",
         )
         for each in proposed
@@ -185,7 +194,7 @@ def _proposed_section(proposed: Sequence[Mapping[str, Any]]) -> Section:
         "Bounds in powers of two that hold nearly all values, as far as the noise tells. They come "
         "from private rows: a schema that takes them says so, and what it cost."
     )
-    table = Table.of(("column", "lower", "upper", "transform"), rows)
+    table = Table.of(("column", "lower", "upper", "transform"), rows, "Bounds")
     return Section("Proposed bounds", (Words(words), table))
 
 
@@ -216,13 +225,16 @@ def infer_report(
         )
     asked = f"A {found['family']} regression of {shown_name(record['asked']['response'])}."
     blocks: list[Block] = [_effects_table(found["coefficients"], percent, ratio)]
-    if given:
-        blocks.append(_forest("with privacy", effects, percent))
+    drawn = _forest("with privacy", effects, percent) if given else None
+    # What is compared, or is longer than the answers, stands below.
+    beside = drawn if without is None and len(effects) <= _MOST_BESIDE else None
+    if drawn is not None and beside is None:
+        blocks.append(drawn)
     if without is not None:
         blocks.append(_forest("without privacy", without, percent))
-    answers = (("What was asked?", asked), ("What was found?", words))
     title = f"{found['family'].capitalize()} regression on the rows of all parties"
-    return study_report(record, title, answers, [Section("Coefficients", tuple(blocks))])
+    sections = [Section("Coefficients", tuple(blocks))]
+    return study_report(record, title, asked, words, sections, beside)
 
 
 def _forest(title: str, effects: Sequence[Mapping[str, Any]], percent: str) -> BarPlot:
@@ -240,11 +252,8 @@ def _effects_table(effects: Sequence[Mapping[str, Any]], percent: str, ratio: st
     if ratio:
         heads += [ratio, "from", "to"]
         keys += ["ratio", "ratio_low", "ratio_high"]
-    rows = [
-        (shown_name(each["name"]), *("" if each.get(key) is None else each[key] for key in keys))
-        for each in effects
-    ]
-    return Table.of(heads, rows)
+    rows = [(shown_name(each["name"]), *(each.get(key) for key in keys)) for each in effects]
+    return Table.of(heads, rows, f"Coefficients, with {percent} intervals")
 
 
 #: The page of each kind of study.
