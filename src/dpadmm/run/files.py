@@ -524,7 +524,7 @@ def party_schema(schema: Schema, party: PartySection) -> Schema:
 
 
 def reading_word(config: RowsConfig, schema: Schema) -> str:
-    """A word for how the files are read, which neither the plan nor the schema's hash contains.
+    """A word for what rows become: the schema and how the files are read, which no plan contains.
 
     A run is never continued under another word: its messages belong to rows that were read
     differently.
@@ -537,7 +537,7 @@ def reading_word(config: RowsConfig, schema: Schema) -> str:
         That of :func:`file_schema`.
     """
     each = [party_schema(schema, party) for party in config.party] or [schema]
-    content = canonical_json([own.reading for own in each])
+    content = canonical_json([schema.sha256, *(own.reading for own in each)])
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 

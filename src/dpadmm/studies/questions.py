@@ -9,13 +9,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
 from dpadmm.data.schema import Schema
 from dpadmm.plain import Array
 from dpadmm.run.charges import EvaluationTerms
+from dpadmm.run.files import Fault
 from dpadmm.run.plan import Plan
 from dpadmm.studies.describe import Described, StudyWish, described
 from dpadmm.studies.describe_files import Description, plan_describe, split_detail
@@ -25,6 +26,11 @@ from dpadmm.studies.study import StudyRun
 
 class StudyQuestion(ABC):
     """What is asked: public, and checked before a row is read."""
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """What decides what the numbers of a row mean, where no plan and no schema says it."""
+        return {}
 
     @abstractmethod
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
@@ -43,6 +49,10 @@ class StudyQuestion(ABC):
             As :class:`~dpadmm.data.study_rows.StudyColumns` has them.
         """
         return rows, np.zeros((len(rows), 1))
+
+    def faults(self, rows: Array) -> Sequence[Fault]:
+        """What contradicts itself in rows that are not prepared, for their owner alone."""
+        return ()
 
     def details(self, planned: Plan) -> tuple[tuple[str, str], ...]:
         """What its statement says beside the guarantee."""
@@ -86,6 +96,11 @@ class Inferring(StudyQuestion):
         """Of this regression."""
         return cls(FileRegression(asked, schema))
 
+    @property
+    def public(self) -> dict[str, Any]:
+        """Which columns they are."""
+        return self.asked.public
+
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """A few rounds; refused where it would drown in its noise."""
         return self.asked.checked_plan(rows, terms)
@@ -97,3 +112,7 @@ class Inferring(StudyQuestion):
     def prepared(self, rows: Array) -> tuple[Array, Array]:
         """Prepared columns, and responses as the family has them."""
         return self.asked.read(rows)
+
+    def faults(self, rows: Array) -> Sequence[Fault]:
+        """Responses that make no sense."""
+        return self.asked.faults(rows)
