@@ -320,9 +320,9 @@ def model_card(model: Model, name: str = "model") -> str:
     fitted, come_from = model.classifier, model.provenance
     rows, quality = come_from.get("rows"), fitted.quality
     facts = [
-        ("Classes", _listed(fitted.classes)),
+        ("Classes", _listed(fitted.classes.tolist())),
         ("Columns", _columns_of(model)),
-        ("Trained by", f"{len(fitted.parties)} parties: {_listed(fitted.parties)}"),
+        ("Trained by", f"{len(fitted.parties)} parties: {_listed(fitted.parties.tolist())}"),
     ]
     # The file may be anybody's.
     if isinstance(rows, dict) and all(isinstance(count, int) for count in rows.values()):
