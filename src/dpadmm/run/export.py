@@ -22,7 +22,7 @@ import json
 import math
 import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -328,15 +328,18 @@ def model_card(model: Model, name: str = "model") -> str:
     if isinstance(rows, dict) and all(isinstance(count, int) for count in rows.values()):
         facts.append(("Rows, all parties", f"{sum(rows.values()):,}"))
     facts += [
-        ("Algorithm", f"{_shown(model.privacy.algorithm)}, {len(fitted.history['change'])} rounds"),
-        ("Made", _shown(f"{model.created} by dpadmm {model.version}")),
+        (
+            "Algorithm",
+            markdown_text(f"{model.privacy.algorithm}, {len(fitted.history['change'])} rounds"),
+        ),
+        ("Made", markdown_text(f"{model.created} by dpadmm {model.version}")),
     ]
     if "run_sha256" in come_from:
-        facts.append(("Run", _shown(come_from["run_sha256"])))
+        facts.append(("Run", markdown_text(come_from["run_sha256"])))
     parts = [
-        f"# {_shown(name)}",
+        f"# {markdown_text(name)}",
         "A linear classifier that organisations trained together without sharing rows, by dpadmm.",
-        _table(("", ""), facts),
+        markdown_table(("", ""), facts),
         "## How good it is",
     ]
     if quality is None:
@@ -347,16 +350,13 @@ def model_card(model: Model, name: str = "model") -> str:
     else:
         figures = [(each.name, shown_estimate(each)) for each in quality.evaluation().estimates]
         parts += [
-            f"On {quality.histogram.rows:,} {_shown(quality.about)} rows, each with a 95% "
+            f"On {quality.histogram.rows:,} {markdown_text(quality.about)} rows, each with a 95% "
             "interval:",
-            _table(("figure", "estimate"), figures),
+            markdown_table(("figure", "estimate"), figures),
         ]
     parts += [
         "## Privacy",
-        _table(
-            ("", ""),
-            [(_shown(name), _shown(words, _LONGEST_LINE)) for name, words in model.privacy.lines()],
-        ),
+        markdown_table(("", ""), [map(_line, told) for told in model.privacy.lines()]),
         "## Use",
         "`dpadmm predict MODEL rows.csv` predicts the rows of a file. Scores above zero, or above "
         "the model's threshold, mean the second of two classes. Probabilities that were not fitted "
@@ -373,18 +373,23 @@ def _columns_of(model: Model) -> str:
 
 def _listed(names: Sequence[object]) -> str:
     more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(map(_shown, names[:_MOST_NAMES])) + more
+    return ", ".join(map(markdown_text, names[:_MOST_NAMES])) + more
 
 
-def _shown(text: object, longest: int = LONGEST_TEXT) -> str:
-    """Text from anybody as a cell of a table shows it."""
+def _line(text: str) -> str:
+    return markdown_text(text, longest=_LONGEST_LINE)
+
+
+def markdown_text(text: object, *, longest: int = LONGEST_TEXT) -> str:
+    """Text from anybody, without markup."""
     return re.sub(r"[\\`*_<>\[\]#&~$!]", r"\\\g<0>", visible(str(text), longest=longest))
 
 
-def _table(header: tuple[str, str], lines: Sequence[tuple[str, str]]) -> str:
-    told = [f"| {header[0]} | {header[1]} |", "| --- | --- |"]
-    told += [f"| {heading} | {words.replace('|', '&#124;')} |" for heading, words in lines]
-    return "\n".join(told)
+def markdown_table(heads: Sequence[str], lines: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown; no cell ends early."""
+    told = [heads, ["---"] * len(heads)]
+    told += [[cell.replace("|", "&#124;") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in told)
 
 
 def log_to_mlflow(model: Model, name: str = "model") -> None:

@@ -119,6 +119,8 @@ class Family(ABC):
         kappa.
     joint
         The maximum over eta in Delta^2.
+    scattering
+        Whether residuals vary as much as the curvature says.
     """
 
     name: ClassVar[str]
@@ -127,6 +129,7 @@ class Family(ABC):
     curvature_reach: ClassVar[float]
     curving: ClassVar[float]
     joint: ClassVar[float]
+    scattering: ClassVar[bool] = True
 
     @property
     def start(self) -> float:
@@ -229,6 +232,7 @@ class Poisson(Family):
     curvature_reach = 1.5
     curving = 0.5
     joint = 4 + 2 * (0.5 * 1.5) ** 2
+    scattering = False  # Var psi is below Cov(psi, Y)
 
     def moments(self, eta: Array, response: Array, bounded: bool = True) -> tuple[Array, Array]:
         """The residual psi - E psi, and Cov(psi, Y)."""
