@@ -264,3 +264,21 @@ def test_budgets_may_differ_without_ledgers(study, dpadmm):
     done = dpadmm("infer", study(settings="epsilon = {north = 3.0, south = 4.0}"))
     assert done.exit_code == 2
     assert "west" in done.output
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_weak_budget_is_warned_of_in_words_and_not_in_code(study, dpadmm):
+    done = dpadmm("infer", study(settings="epsilon = 0.2\ndelta = 1e-6"))
+    assert done.exit_code == 0, done.output
+    assert "Warning: q = n mu / p^1.5 is" in " ".join(done.stderr.split())
+    assert "infer_files.py" not in done.stderr
+
+
+def test_a_page_opens_with_what_was_found_and_what_it_cost_and_then_the_picture(
+    study, dpadmm, tmp_path
+):
+    assert dpadmm("infer", study(settings="epsilon = 3.0")).exit_code == 0
+    page = (tmp_path / "found.html").read_text()
+    told = ('class="headline"', "It cost a row of one party (3, ", "Effects", "What was asked?")
+    places = [page.index(words) for words in told]
+    assert places == sorted(places)

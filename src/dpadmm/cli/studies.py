@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from dpadmm.cli.output import (
     show_statement,
     show_table,
     takes,
+    warn,
 )
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.figures import AtMost
@@ -122,7 +124,10 @@ def _answer(kind: str, config: StudyConfig, options: StudyCommand) -> None:
     from dpadmm.report.studies import REPORTS
     from dpadmm.studies.study_files import answer_files
 
-    found = answer_files(config, owner_at_terminal())
+    with warnings.catch_warnings():
+        if not options.as_json:
+            warnings.showwarning = lambda message, *_: warn(str(message))
+        found = answer_files(config, owner_at_terminal())
     record, place = found.record(), config.result.report_file
     if place is not None:
         write_page(place, REPORTS[kind](record))

@@ -17,6 +17,7 @@ from dpadmm.report.document import (
     Block,
     Cell,
     Facts,
+    Plot,
     Report,
     Section,
     Table,
@@ -40,6 +41,8 @@ _KINDS: Final = {
 #: Kinds that are drawn; others have numbers of different units side by side.
 _DRAWN: Final = ("proportion", "histogram", "table", "correlation", "count")
 _MOST_BARS: Final = 64
+# Bars that stand beside the answers, at most.
+_MOST_BESIDE: Final = 12
 # Letters in a cell of a card.
 _LONGEST: Final = 1 << 14
 
@@ -80,6 +83,7 @@ def study_report(
     headline: str,
     answers: Sequence[tuple[str, str]],
     sections: Sequence[Section],
+    picture: Plot | None = None,
 ) -> Report:
     """The page of a study: its answers, what it spent, and what stands below.
 
@@ -87,7 +91,7 @@ def study_report(
     ----------
     record
         As :meth:`dpadmm.studies.study.StudyRun.record` has it.
-    title, headline, answers, sections
+    title, headline, answers, sections, picture
         What the study says; the headline goes on with what it spent.
     """
     privacy = PrivacyStatement.from_dict(record["privacy"])
@@ -134,6 +138,7 @@ def study_report(
         banners=banners,
         tiles=tiles,
         answers=(*answers, ("What was spent?", spent)),
+        picture=picture,
         sections=(*sections, *below),
     )
 
@@ -160,12 +165,12 @@ def figures_table(figures: Sequence[Mapping[str, Any]], percent: str) -> Table:
             shown_name(figure["column"]),
             *(shown_name(figure.get(key, "")) for key in keys),
             figure.get("value", figure.get("reason", "")),
-            figure.get("low", ""),
-            figure.get("high", ""),
+            figure.get("low"),
+            figure.get("high"),
         )
         for figure in figures
     ]
-    return Table.of(heads, rows)
+    return Table.of(heads, rows, f"Figures, with {percent} intervals")
 
 
 def _bars(kind: str, column: str, figures: Sequence[Mapping[str, Any]], percent: str) -> BarPlot:
@@ -191,7 +196,7 @@ def _proposed_section(proposed: Sequence[Mapping[str, Any]]) -> Section:
         (
             shown_name(each["column"]),
             "hidden by the noise" if each["lower"] is None else each["lower"],
-            "" if each["upper"] is None else each["upper"],
+            each["upper"],
             each["transform"] or "",
         )
         for each in proposed
@@ -221,8 +226,11 @@ def infer_report(record: Mapping[str, Any]) -> Report:
     asked = f"A {found['family']} regression of {shown_name(record['asked']['response'])}"
     about = f"on {', '.join(shown_name(each['name']) for each in effects)}"
     blocks: list[Block] = [_effects_table(found["coefficients"], percent, ratio)]
-    if given:
-        blocks.insert(0, _forest(effects, without.get("coefficients", ()), percent))
+    exact = without.get("coefficients", ())
+    drawn = _forest(effects, exact, percent) if given else None
+    beside = drawn if len(effects) + len(exact) <= _MOST_BESIDE else None
+    if drawn is not None and beside is None:
+        blocks.insert(0, drawn)
     if "reason" in without:
         blocks.append(Words(f"Without privacy ({without['note']}): {without['reason']}"))
     elif without:
@@ -233,7 +241,7 @@ def infer_report(record: Mapping[str, Any]) -> Report:
     clear_of = f"{len(clear)} of {len(effects)} intervals leave out zero"
     headline = f"{asked}: {clear_of if given else 'no intervals are given'}"
     sections = [Section("Coefficients", tuple(blocks))]
-    return study_report(record, title, headline, answers, sections)
+    return study_report(record, title, headline, answers, sections, beside)
 
 
 def _forest(

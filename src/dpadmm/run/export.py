@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -40,6 +41,9 @@ _OPSET: Final = 18
 _ML_OPSET: Final = 3
 # What a graph of that operator set is written as; newer runtimes read it as well.
 _FORMAT: Final = 9
+# What a card shows of anybody's file, at most: names in a list, letters of a statement's line.
+_MOST_NAMES: Final = 50
+_LONGEST_LINE: Final = 4000
 
 
 class _Graph:
@@ -316,21 +320,22 @@ def model_card(model: Model, name: str = "model") -> str:
     fitted, come_from = model.classifier, model.provenance
     rows, quality = come_from.get("rows"), fitted.quality
     facts = [
-        ("Classes", ", ".join(markdown_text(each) for each in fitted.classes)),
+        ("Classes", _listed(fitted.classes.tolist())),
         ("Columns", _columns_of(model)),
-        (
-            "Trained by",
-            f"{len(fitted.parties)} parties: {', '.join(map(markdown_text, fitted.parties))}",
-        ),
+        ("Trained by", f"{len(fitted.parties)} parties: {_listed(fitted.parties.tolist())}"),
     ]
-    if isinstance(rows, dict):
+    # The file may be anybody's.
+    if isinstance(rows, dict) and all(isinstance(count, int) for count in rows.values()):
         facts.append(("Rows, all parties", f"{sum(rows.values()):,}"))
     facts += [
-        ("Algorithm", f"{model.privacy.algorithm}, {len(fitted.history['change'])} rounds"),
-        ("Made", f"{model.created} by dpadmm {model.version}"),
+        (
+            "Algorithm",
+            markdown_text(f"{model.privacy.algorithm}, {len(fitted.history['change'])} rounds"),
+        ),
+        ("Made", markdown_text(f"{model.created} by dpadmm {model.version}")),
     ]
     if "run_sha256" in come_from:
-        facts.append(("Run", f"`{come_from['run_sha256']}`"))
+        facts.append(("Run", markdown_text(come_from["run_sha256"])))
     parts = [
         f"# {markdown_text(name)}",
         "A linear classifier that organisations trained together without sharing rows, by dpadmm.",
@@ -345,12 +350,13 @@ def model_card(model: Model, name: str = "model") -> str:
     else:
         figures = [(each.name, shown_estimate(each)) for each in quality.evaluation().estimates]
         parts += [
-            f"On {quality.histogram.rows:,} {quality.about} rows, each with a 95% interval:",
+            f"On {quality.histogram.rows:,} {markdown_text(quality.about)} rows, each with a 95% "
+            "interval:",
             markdown_table(("figure", "estimate"), figures),
         ]
     parts += [
         "## Privacy",
-        markdown_table(("", ""), model.privacy.lines()),
+        markdown_table(("", ""), [map(_line, told) for told in model.privacy.lines()]),
         "## Use",
         "`dpadmm predict MODEL rows.csv` predicts the rows of a file. Scores above zero, or above "
         "the model's threshold, mean the second of two classes. Probabilities that were not fitted "
@@ -362,18 +368,24 @@ def model_card(model: Model, name: str = "model") -> str:
 def _columns_of(model: Model) -> str:
     if model.schema is None:
         return f"{model.columns or model.classifier.coef.shape[1]} numbers"
-    return ", ".join(markdown_text(column.name) for column in model.schema.columns)
+    return _listed([column.name for column in model.schema.columns])
+
+
+def _listed(names: Sequence[object]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(map(markdown_text, names[:_MOST_NAMES])) + more
+
+
+def _line(text: str) -> str:
+    return markdown_text(text, longest=_LONGEST_LINE)
 
 
 def markdown_text(text: object, *, longest: int = LONGEST_TEXT) -> str:
     """Text from anybody, without markup."""
-    escaped = visible(str(text), longest=longest)
-    for letter in "\\`*_<>[]#":
-        escaped = escaped.replace(letter, f"\\{letter}")
-    return escaped
+    return re.sub(r"[\\`*_<>\[\]#&~$!]", r"\\\g<0>", visible(str(text), longest=longest))
 
 
-def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+def markdown_table(heads: Sequence[str], lines: Iterable[Iterable[str]]) -> str:
     """A table in Markdown; no cell ends early."""
     told = [heads, ["---"] * len(heads)]
     told += [[cell.replace("|", "&#124;") for cell in line] for line in lines]
