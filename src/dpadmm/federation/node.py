@@ -23,7 +23,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -60,10 +60,11 @@ from dpadmm.privacy.noise import secure_noise
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.run.charges import check_evaluation, check_owner, check_runs, has_begun
 from dpadmm.run.engine import RunEnded
-from dpadmm.run.files import Owner, file_schema, look_at_rows, look_first, tell_owner
+from dpadmm.run.files import Fault, Owner, file_schema, look_at_rows, look_first, tell_owner
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run
 from dpadmm.solvers.cluster import Cluster
+from dpadmm.studies.study_files import contradictions
 
 
 def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
@@ -338,17 +339,25 @@ def look_before_start(setup: NodeSetup, owner: Owner | None) -> None:
                 _check_charges(setup, ledger, ledger.account)
         except (ParameterError, LedgerError):
             return
-    told = setup.configuration
-    look_first(told, file_schema(setup.schema, told), config.preflight_file, owner)
+    told, faults = setup.configuration, partial(_faults, setup)
+    look_first(told, file_schema(setup.schema, told), config.preflight_file, owner, faults)
 
 
 def _rows(setup: NodeSetup, owner: Owner | None) -> str:
     told, place = setup.configuration, setup.config.preflight_file
-    found = look_at_rows(told, file_schema(setup.schema, told))
+    found = look_at_rows(told, file_schema(setup.schema, told), partial(_faults, setup))
     tell_owner(found, place, owner)
     if found.wrong:
         raise ParameterError(f"some look wrong; {place} says which, to you alone.")
     return f"nothing looks wrong; {place} has the counts, for you alone."
+
+
+def _faults(setup: NodeSetup) -> Mapping[str, Sequence[Fault]]:
+    """What contradicts itself in a party's rows, as a study asks for them."""
+    if setup.question is None:
+        return {}
+    told = setup.study_config()
+    return contradictions(told, file_schema(setup.schema, told), setup.question.faults)
 
 
 def _check_charges(setup: NodeSetup, ledger: SQLiteLedger, account: Account) -> View:

@@ -23,9 +23,9 @@ from dpadmm.errors import (
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.exchange import CarefulLedger, HearingExchange, PeerExchange, SumExchange
 from dpadmm.federation.keys import Masks
-from dpadmm.federation.node_study import NodeStudy, state_study, study_of, study_shard
+from dpadmm.federation.node_study import NodeStudy, study_shard
 from dpadmm.federation.recovery import LINK_LOST, WHEN_LOST, Departure, LeftOut, SomebodyLeft, View
-from dpadmm.federation.results import node_run, who_took_part, write_node_results
+from dpadmm.federation.results import node_run, node_study, write_node_results
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.same_sums import AnyRun, SumsComparison
 from dpadmm.federation.transport.mailbox import Mailbox
@@ -86,11 +86,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run | Node
     ledger = node.open_run(view)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
-    evaluated: Shard | None = None
-    if setup.question is None:
-        shard, evaluated = read_shards(node, own)
-    else:
-        shard = study_shard(setup)
+    shard, evaluated = read_shards(node, own)
     session = node.connect()
     best: _Part | None = None
     part: _Part | None = None
@@ -184,9 +180,9 @@ def _found(node: NodeRuntime, part: _Part, last: _Part, seconds: float | None) -
     setup = node.setup
     if setup.question is None:
         return _trained(node, part, last, seconds)
-    privacy = state_study(node, part.own, part.charged_here, _about_losses(part, last))
-    done = study_of(setup, part.outcome, part.sums, privacy)
-    return NodeStudy(setup, done, who_took_part(setup) | part.how)
+    outcome = replace(part.outcome, events=part.charged_here)
+    caveats = _about_losses(part, last)
+    return node_study(setup, part.own, outcome, part.how, noise=node.noise, caveats=caveats)
 
 
 def _judge(
@@ -248,8 +244,6 @@ class _Part:
             node.watcher,
         )
         self._told_budget = -_BUDGET_EVERY
-        #: Of a study: the sum over all parties in each round.
-        self.sums: list[Array] = []
         first = view.first_sent
         drawn = (
             encode_message(view.run, self.number, t - first, self._message(t))
@@ -401,8 +395,6 @@ class _Part:
         node, view = self.node, self.view
 
         def on_round(done: int, messages: Array) -> None:
-            if node.setup.question is not None:
-                self.sums.append(messages[0, 0, 0])
             if not view.evaluation:
                 node.watcher.round(done, view.rounds)
             self.hearing.count_bytes()
@@ -487,8 +479,10 @@ class _Part:
 
 
 def read_shards(node: NodeRuntime, own: Plan) -> tuple[Shard, Shard | None]:
-    """Read and lay out this party's rows, and the held-out ones; how many is public."""
+    """Read and lay out this party's rows, and those to evaluate on; how many is public."""
     setup, noise = node.setup, node.noise
+    if setup.question is not None:
+        return study_shard(setup), None
     told = setup.run_config()
     schema = file_schema(setup.schema, told)
     party = told.party[0]

@@ -25,7 +25,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -674,11 +674,11 @@ def read_parties(
     return parties
 
 
-def look_at_rows(config: RowsConfig, schema: Schema) -> Findings:
-    """Read the rows of every party once and count what they contain, for their owner alone."""
+def look_at_rows(config: RowsConfig, schema: Schema, faults: Faults = dict) -> Findings:
+    """Read the rows of every party and count what they contain, for their owner alone."""
     if config.data.file is not None:
         batches = encoded_batches(config.data.file, schema)
-        return Findings({config.data.file.name: survey(batches, schema)})
+        return Findings({config.data.file.name: survey(batches, schema)}, faults())
     found = {}
     for party in config.party:
         own = party_schema(schema, party)
@@ -688,7 +688,7 @@ def look_at_rows(config: RowsConfig, schema: Schema) -> Findings:
             parts = list_parts(str(party.file), own, rows=party.rows)
             with Cluster(party.scheduler) as cluster:
                 found[party.name] = cluster.survey(parts, own)
-    return Findings(found)
+    return Findings(found, faults())
 
 
 def look_first(
@@ -699,11 +699,7 @@ def look_first(
     faults: Faults = dict,
 ) -> None:
     """The pre-flight of a run that has not begun (:func:`~dpadmm.run.files.preflight`)."""
-
-    def look() -> Findings:
-        return replace(look_at_rows(config, schema), faults=faults())
-
-    preflight(config.policy.preflight, look, place, owner)
+    preflight(config.policy.preflight, partial(look_at_rows, config, schema, faults), place, owner)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import numpy as np
 from dpadmm.data.schema import Schema
 from dpadmm.plain import Array
 from dpadmm.run.charges import EvaluationTerms
+from dpadmm.run.files import Fault
 from dpadmm.run.plan import Plan
 from dpadmm.studies.describe import Described, StudyWish, described
 from dpadmm.studies.describe_files import Description, plan_describe, split_detail
@@ -43,6 +44,10 @@ class StudyQuestion(ABC):
             As :class:`~dpadmm.data.study_rows.StudyColumns` has them.
         """
         return rows, np.zeros((len(rows), 1))
+
+    def faults(self, rows: Array) -> Sequence[Fault]:
+        """What contradicts itself in some of these rows, for their owner's pre-flight."""
+        return ()
 
     def details(self, planned: Plan) -> tuple[tuple[str, str], ...]:
         """What its statement says beside the guarantee."""
@@ -97,3 +102,7 @@ class Inferring(StudyQuestion):
     def prepared(self, rows: Array) -> tuple[Array, Array]:
         """Prepared columns, and responses as the family has them."""
         return self.asked.read(rows)
+
+    def faults(self, rows: Array) -> Sequence[Fault]:
+        """Responses that contradict themselves."""
+        return self.asked.faults(rows)

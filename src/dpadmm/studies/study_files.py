@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
@@ -219,12 +220,9 @@ def run_files(
     )
     parties: dict[str, Array] = {}
 
-    def contradictions() -> dict[str, Sequence[Fault]]:
-        # By party, though a file of all is counted as one.
-        return {name: faults(rows) for name, rows in read_parties_rows(config, schema).items()}
-
     def look() -> None:
-        look_first(config, schema, config.preflight_file, owner, contradictions)
+        found = partial(contradictions, config, schema, faults)
+        look_first(config, schema, config.preflight_file, owner, found)
 
     if config.ledgers:
         if len(counts) < len(names):
@@ -277,6 +275,13 @@ def read_parties_rows(config: StudyConfig, schema: Schema) -> dict[str, Array]:
     if not found:
         raise DataError(f"{config.data.file} must have at least one row; got none")
     return found
+
+
+def contradictions(
+    config: StudyConfig, schema: Schema, faults: Callable[[Array], Sequence[Fault]]
+) -> dict[str, Sequence[Fault]]:
+    """What contradicts itself in the rows of each party, also where one file has all of them."""
+    return {name: faults(rows) for name, rows in read_parties_rows(config, schema).items()}
 
 
 def check_counts(found: Mapping[str, Array], declared: Mapping[str, int]) -> None:
