@@ -7,12 +7,10 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import StudyFederation
+from tests.helpers.federation_net import STUDIES, BadNeighbour, StudyFederation
 from tests.helpers.kits import Members
 
-from dpadmm.data.study_rows import read_study_rows
 from dpadmm.errors import ParameterError
-from dpadmm.federation.agreed_study import question_of
 from dpadmm.federation.config import AgreedRun, load_node_config
 from dpadmm.federation.joining import current_kit
 from dpadmm.federation.kit import readme
@@ -20,28 +18,11 @@ from dpadmm.federation.membership import load_federation, remove, write_change
 from dpadmm.federation.node_study import study_shard
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.config import validated
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.studies.study import StudyRows, run_study
 
 KEY = 7
 NAMES = ("north", "south", "west")
-WISHES = """
-[[wish]]
-kind = "proportion"
-columns = ["y"]
-by = "ward"
-[[wish]]
-kind = "mean"
-columns = ["age"]
-"""
-REGRESSION = """
-[infer]
-family = "binomial"
-columns = ["age", "ward"]
-"""
-KINDS = {"describe": WISHES, "infer": REGRESSION}
 ROWS = (900, 700, 800)
 
 
@@ -65,7 +46,7 @@ def make_study(fork_server, tmp_path):
             fork_server,
             NAMES,
             study=study_of(kind, **more),
-            tables=KINDS[kind],
+            tables=STUDIES[kind],
             rows=ROWS,
             averager=averager,
             tls=tls,
@@ -83,20 +64,6 @@ def make_study(fork_server, tmp_path):
     yield make
     for federation in made:
         federation.close()
-
-
-def in_one_process(federation):
-    """What one process finds with the same key."""
-    agreed, schema = federation.agreed, federation.schema
-    question = question_of(agreed, schema)
-
-    def read():
-        rows = [read_study_rows(federation.folder / f"{name}.csv", schema) for name in NAMES]
-        return [question.prepared(each) for each in rows]
-
-    about = StudyRows(split=agreed.run.wish.split)
-    done = run_study(agreed.plan(schema), read, noise=SimulatedNoise(KEY), about=about)
-    return question.answer(done).record()["found"]
 
 
 def numbers(found):
@@ -130,7 +97,7 @@ def test_nodes_find_what_one_process_finds(make_study, kind, noise, graph):
     for name in federation.nodes:
         federation.start(name)
     federation.finish()
-    wanted = in_one_process(federation)
+    wanted = federation.in_one_process(KEY)
     records = [federation.record(name) for name in NAMES]
     for name, record in zip(NAMES, records, strict=True):
         same(record["found"], wanted)
@@ -187,23 +154,37 @@ def test_a_study_is_charged_once_whatever_kills_a_node(make_study, noise):
         assert ledger.account.spent_epsilon == spent
 
 
-def test_a_study_ends_where_a_node_is_lost(make_study):
-    policy = {"when_lost": "continue", "lost_after": 3}
-    federation = make_study("infer", noise="own", topology="complete", policy=policy)
-    for name in ("north", "south"):
-        federation.start(name)
-    federation.start("west")
-    federation.wait_for("west", "round")
-    federation.kill("west")
-    for name in ("north", "south"):
-        code = federation.wait(name)
-        if code == 0:
-            # West had sent everything that it was asked for.
-            pytest.skip("west was killed too late")
-        assert "there are no figures" in federation.output(name)
-        assert not (federation.folder / f"{name}.record").exists()
+@pytest.mark.parametrize("graph", ["complete", "hub"])
+def test_a_study_ends_where_a_node_is_lost(make_study, graph):
+    """Nobody goes on without it: every node ends by itself, and says what stays spent."""
+    policy = {"when_lost": "continue", "lost_after": 3, "serve_for": 3}
+    averager = graph if graph == "hub" else None
+    topology = "server" if averager else graph
+    federation = make_study("infer", averager=averager, topology=topology, policy=policy)
+    west = BadNeighbour(federation)
+    west.rounds = 2
+    others = [name for name in federation.nodes if name != "west"]
+    try:
+        for name in others:
+            federation.start(name)
+        assert west.asked_too_far.wait(120)
+    finally:
+        west.session.close()
+    for name in others:
+        assert federation.wait(name) == 75
+        said = federation.output(name)
+        assert "west was lost before all rounds were complete: there are no figures" in said
+        assert not federation.log(name, "finished")
+        if name == averager:
+            assert "what parties were charged stays spent" in said
+            continue
+        assert not list(federation.folder.glob(f"{name}.record"))
         with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
-            assert 0 < ledger.account.spent_epsilon <= 4.0
+            account = ledger.verify()
+        charged = len(account.runs["trial"].events)
+        assert f"{charged} of 4 rounds were charged here, and stay spent" in said
+        assert 2 <= charged <= 3
+        assert 0 < account.spent_epsilon < 4.0
 
 
 @pytest.mark.parametrize(
@@ -313,12 +294,3 @@ def test_rows_that_are_held_out_are_not_laid_out(make_study):
     workspace = Workspace(study_shard(setup), own.algorithm.row_site(own.site))
     found = workspace.totals(lambda rows, responses: np.array([float(len(rows))]), 1)
     assert found.ravel().tolist() == [ROWS[0] * 0.75]
-
-
-def test_flower_carries_no_study(make_study):
-    from dpadmm.flower.server import check_relayed
-
-    federation = make_study("describe", averager="hub", topology="server", tls=False)
-    agreed = federation.agreed
-    with pytest.raises(ParameterError, match=r"\[study\] must be left out .* got 'describe'"):
-        check_relayed(agreed, agreed.plan(federation.schema))

@@ -55,7 +55,7 @@ def test_the_files_of_the_page_train(tmp_path, monkeypatch):
         assert [each.refusal for each in answers.values()] == ["", ""]
         return answers
 
-    write_model(setup, average_answers(setup, ask))
+    write_model(setup, average_answers(setup, ask), setup.model)
     coefficients = [load_model(f"{name}.model").classifier.coef for name in (*ROWS, "superlink")]
     assert (coefficients[0] == coefficients[2]).all()
     assert (coefficients[1] == coefficients[2]).all()

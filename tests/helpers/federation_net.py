@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import random
 import socket
@@ -16,7 +17,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from dpadmm.data.schema import Schema
+from dpadmm.data.study_rows import read_study_rows
 from dpadmm.data.tables import encode_party
+from dpadmm.federation.agreed_study import question_of
 from dpadmm.federation.agreement import AGREEMENT_TOPIC, Consents
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.identity import make_authority, make_certificate, read_certificate
@@ -30,6 +33,7 @@ from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import label_signs
 from dpadmm.run.config import validated
 from dpadmm.run.session import lay_out, train
+from dpadmm.studies.study import StudyRows, run_study
 from tests.helpers.wards import SCHEMA, write_ward
 
 RESULTS = ("model", "record", "statement")
@@ -298,6 +302,24 @@ class Federation:
             return [store.messages(run, t) for t in range(store.rounds(run))]
 
 
+WISHES = """
+[[wish]]
+kind = "proportion"
+columns = ["y"]
+by = "ward"
+[[wish]]
+kind = "mean"
+columns = ["age"]
+"""
+REGRESSION = """
+[infer]
+family = "binomial"
+columns = ["age", "ward"]
+"""
+#: What studies ask of these rows.
+STUDIES = {"describe": WISHES, "infer": REGRESSION}
+
+
 class StudyFederation(Federation):
     """A federation that asks a study in place of training."""
 
@@ -327,6 +349,19 @@ class StudyFederation(Federation):
 
     def record(self, name):
         return json.loads((self.folder / f"{name}.record").read_text())
+
+    def in_one_process(self, key):
+        """What one process finds of the same rows with the same key."""
+        agreed, schema = self.agreed, self.schema
+        question = question_of(agreed, schema)
+
+        def read():
+            rows = [read_study_rows(self.folder / f"{name}.csv", schema) for name in self.names]
+            return [question.prepared(each) for each in rows]
+
+        about = StudyRows(split=agreed.run.wish.split)
+        done = run_study(agreed.plan(schema), read, noise=SimulatedNoise(key), about=about)
+        return question.answer(done).record()["found"]
 
 
 def in_process(federation, folder, key):
@@ -375,6 +410,8 @@ class BadNeighbour:
         self.finished = False
         #: Whether it keeps its messages to itself, so that nobody gets on.
         self.withheld = False
+        #: How many rounds it has messages of; and whether it was asked for the next one.
+        self.rounds, self.asked_too_far = math.inf, threading.Event()
 
     def agreeing(self):
         words = Agreeing(dpadmm=self.dpadmm, facts=self.facts, consents=self.consents, names={})
@@ -388,7 +425,12 @@ class BadNeighbour:
             starts, stopped = self.session.claims.starts()
             heard = dict.fromkeys(self.federation.names, 0)
             return Heard(heard=heard, starts=starts, stopped=stopped).to_bytes()
-        return self.message(int(label)) if label.isdecimal() and not self.withheld else None
+        if self.withheld or not label.isdecimal():
+            return None
+        if int(label) >= self.rounds:
+            self.asked_too_far.set()
+            return None
+        return self.message(int(label))
 
     def message(self, t, value=0.0):
         return encode_message(self.run, self.number, t, np.full(self.shape, value))

@@ -35,13 +35,13 @@ import numpy as np
 from rich.filesize import decimal
 
 from dpadmm.durable import check_writable
-from dpadmm.errors import ExchangeError, LedgerError, ParameterError
+from dpadmm.errors import ExchangeError, LedgerError, ParameterError, passing
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.exchange import added_up
 from dpadmm.federation.identity import read_certificate
 from dpadmm.federation.node_study import NodeStudy
-from dpadmm.federation.party import rehearse_party, train_node
+from dpadmm.federation.party import NO_FIGURES, rehearse_party, train_node
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, check_known
@@ -79,6 +79,8 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
     ------
     LeftOut
         If the others go on without this node; what it trained before is written.
+    ExchangeError
+        If there is nothing to write, or parties heard different things.
     """
     config = setup.config
     agreed = setup.agreed
@@ -108,6 +110,13 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
     # A study that ended early has no results.
     if left_out and isinstance(trained, Run) and trained.federation["lost"] is not None:
         raise LeftOut(setup.name, trained)
+    if setup.question is not None and mailbox.lost:
+        raise passing(
+            ExchangeError(
+                f"{mailbox.lost} was lost before all rounds were complete: {NO_FIGURES}; what "
+                "parties were charged stays spent."
+            )
+        )
     watcher.finished()
     return trained
 
@@ -227,6 +236,8 @@ def _average_view(
             told = {"neighbour": error.name, "round": first + t}
             node.watcher.event("neighbour-lost", level="error", **told)
             if departure is None:
+                # Parties that this server ends on learn for whose loss.
+                mailbox.lost = error.name
                 break
             departure.freeze(error.name, first + t)
             try:

@@ -66,10 +66,8 @@ from dpadmm.run.session import (
 )
 
 _BUDGET_EVERY: Final = 1.0
-_NO_FIGURES: Final = (
-    "there are no figures, which need all rounds with the same parties; the rounds that were sent "
-    "stay spent"
-)
+#: What becomes of a study that ended early.
+NO_FIGURES: Final = "there are no figures, which need all rounds with the same parties"
 _AGAIN: Final = (
     "the model is as it was trained; started again with all others, this node evaluates it"
 )
@@ -108,7 +106,10 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run | Node
             break
         view = following
     if best.hearing.done == 0 or not (best.is_whole or setup.question is None):
-        nothing = "there is no model" if setup.question is None else _NO_FIGURES
+        nothing = "there is no model"
+        if setup.question is not None:
+            charged = f"{len(best.charged_here[0])} of {best.view.rounds} rounds were charged here"
+            nothing = f"{NO_FIGURES}; {charged}, and stay spent"
         if part.hearing.refused_sum is not None:
             raise ExchangeError(f"{part.hearing.refused_sum} {nothing[:1].upper()}{nothing[1:]}.")
         if part.hearing.lost == setup.name:
