@@ -8,7 +8,6 @@ import pytest
 pytest.importorskip("cryptography", reason="the extra 'federation' is not installed")
 pytest.importorskip("opendp", reason="the extra 'secure' is not installed")
 
-from tests.helpers.federation_net import STUDIES
 from tests.helpers.flower_parties import NAMES, FlowerStudy
 
 from dpadmm.errors import ExchangeError, ParameterError
@@ -114,12 +113,11 @@ def test_a_party_killed_in_a_round_draws_once_and_a_lost_one_is_waited_for(
         assert not (parties.folder / f"{name}.record").exists()
 
     def killed(question):
-        if question.round < last:
-            return parties.ask(question)
         with monkeypatch.context() as patch:
             where = (party, "encode_message") if "after" in moment else ()
-            patch.setattr(*(where or ("dpadmm.ledger.sqlite.LedgerRun.commit",)), die)
-            party.answer(parties.node_file("north"), question.plain())
+            if question.round == last:
+                patch.setattr(*(where or ("dpadmm.ledger.sqlite.LedgerRun.commit",)), die)
+            return parties.ask(question)
 
     with pytest.raises(KilledError):
         average_answers(parties.server(), killed)
@@ -210,19 +208,23 @@ def test_a_server_that_tells_other_sums_is_found_out(tmp_path):
 
 
 def test_rows_that_contradict_the_question_are_told_to_their_owner_alone(tmp_path):
-    wish = '[infer]\nfamily = "survival"\nentry = "age"\nexit = "age"\nperiods = [0.0, 50.0, 100.0]\n'
-    parties = made(
-        tmp_path / "parties",
-        "infer",
-        tables=wish + 'columns = ["ward"]\n',
-        epsilon=50.0,
-        policy={"preflight": "stop"},
-    )
-    found = parties.ask_one("north", parties.server().question(0, b""))
+    parties = made(tmp_path / "parties", "survival", epsilon=40.0)
+    question = parties.server().question(0, b"")
+    place = parties.folder / "north.csv"
+    text = place.read_text()
+    lines = text.splitlines()
+    # All of them come in long after they left.
+    late = [f"{line.rpartition(',')[0]},100" for line in lines[1:]]
+    place.write_text("\n".join([lines[0], *late]))
+    parties.write("north", policy={"preflight": "stop"})
+    found = parties.ask_one("north", question)
     assert (found.message, found.refusal) == (b"", party._UNREADY)
     told = (parties.folder / "north.preflight").read_text()
+    assert "LOOKS WRONG" in told
     assert "leave no later than they enter" in told
     assert commits(parties, "north") == {}
+    place.write_text(text)
+    assert parties.ask_one("north", question).message
 
 
 def test_a_study_has_no_model(tmp_path):

@@ -194,13 +194,14 @@ class Federation:
         agreed = self.agreed
         return agreed.neighbours(name, agreed.plan(self.schema))
 
-    def make_ledger(self, name, epsilon=None):
+    def make_ledger(self, name, epsilon=None, rows_per_person=None):
         path = self.folder / f"{name}.ledger"
         kind = "gaussian" if self.run["algorithm"] in ("pr-admm", "dp-gd") else "renyi"
         # At one order of Renyi divergence a run costs more than it states.
         total = epsilon or self.run["epsilon"] * (1 if kind == "gaussian" else 4)
         colluders = 1 if self.shared else None
-        policy = Policy(total, self.run["delta"], filter=kind, colluders=colluders)
+        people = rows_per_person or self.run.get("rows_per_person", 1)
+        policy = Policy(total, self.run["delta"], people, filter=kind, colluders=colluders)
         SQLiteLedger.create(path, ChargedData("rows", name, self.rows[name]), policy).close()
         return path
 
@@ -316,20 +317,49 @@ REGRESSION = """
 family = "binomial"
 columns = ["age", "ward"]
 """
-#: What studies ask of these rows.
-STUDIES = {"describe": WISHES, "infer": REGRESSION}
+SURVIVAL = """
+[infer]
+family = "survival"
+entry = "start"
+exit = "age"
+periods = [0.0, 50.0, 100.0]
+columns = ["ward"]
+"""
+START = '[[columns]]\nname = "start"\nkind = "numeric"\nlower = 0\nupper = 100\n'
+
+
+def write_persons(folder, rows):
+    """Rows of a ward whose people come in at some age, one of ten later than they leave."""
+    write_wards(folder, rows)
+    for number, name in enumerate(rows):
+        draw, path = random.Random(f"persons {number}"), folder / f"{name}.csv"
+        first, *lines = path.read_text().splitlines()
+        lines = [f"{line},{draw.choice([0] * 8 + [20, 60])}" for line in lines]
+        path.write_text("\n".join([f"{first},start", *lines]) + "\n")
+
+
+#: What studies ask, by a name, and of which rows.
+STUDIES = {
+    "describe": {"tables": WISHES},
+    "infer": {"tables": REGRESSION},
+    "survival": {"tables": SURVIVAL, "schema": SCHEMA + START, "write_rows": write_persons},
+}
 
 
 class StudyFederation(Federation):
-    """A federation that asks a study in place of training."""
+    """A federation that asks one of ``STUDIES`` in place of training."""
 
     results = ("record", "statement")
 
-    def __init__(self, folder, server, names, *, study, tables, **more):
-        self.study = {"run_id": "trial", "epsilon": 1.0, "delta": 1e-3, **study}
+    def __init__(self, folder, server, names, asked, *, study, **options):
+        more = {**STUDIES[asked], **options}
+        tables, kind = more.pop("tables"), asked if asked == "describe" else "infer"
+        self.study = {"run_id": "trial", "kind": kind, "epsilon": 4.0, "delta": 1e-4, **study}
         #: The tables that say what is asked, as text.
         self.tables = tables
-        run = {"algorithm": "dp-gd", **{key: self.study[key] for key in ("epsilon", "delta")}}
+        charged = ("epsilon", "delta", "rows_per_person")
+        known = {key: self.study[key] for key in charged if key in self.study}
+        run = {"algorithm": "dp-gd", **known}
         if self.study.get("noise") == "shared":
             run["algorithm_options"] = {"noise": "shared"}
         super().__init__(folder, server, names, run=run, **more)

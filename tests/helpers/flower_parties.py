@@ -3,7 +3,7 @@
 from dpadmm.errors import ExchangeError
 from dpadmm.flower.party import answer
 from dpadmm.flower.server import Answer, average_answers, prepare_server, write_model
-from tests.helpers.federation_net import STUDIES, Federation, StudyFederation, toml
+from tests.helpers.federation_net import Federation, StudyFederation, toml
 
 NAMES = ("north", "south", "west")
 FILES = {"certificate": "pem", "key": "key"}
@@ -96,16 +96,15 @@ class FlowerStudy(InFlower, StudyFederation):
 
     model = None
 
-    def __init__(self, folder, kind, *, names=NAMES, simulated=False, tables=None, **study):
-        told = {"kind": kind, "epsilon": 4.0, "delta": 1e-4, "topology": "server", **study}
+    def __init__(self, folder, asked, *, simulated=False, **study):
         super().__init__(
             folder,
             None,
-            names,
-            study=told,
-            tables=tables or STUDIES[kind],
-            rows=(900, 700, 800)[: len(names)],
-            tls=told.get("noise") == "shared",
+            NAMES,
+            asked,
+            study={"topology": "server", **study},
+            rows=(900, 700, 800),
+            tls=study.get("noise") == "shared",
             averager="hub",
         )
         self.simulated = simulated
