@@ -428,12 +428,18 @@ def _line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Html:
     return element("line", x1=f"{x1:g}", y1=f"{y1:g}", x2=f"{x2:g}", y2=f"{y2:g}", class_=class_)
 
 
-def _legend(lines: Sequence[Series]) -> tuple[list[Html], float]:
+def _legend(plot: LinePlot) -> tuple[list[Html], float]:
     """Names with a piece of their line, in as many rows as they need."""
     drawn: list[Html] = []
     x, y = _LEFT, 16.0
-    for place, line in enumerate(lines):
-        name = cut(line.name, _LONGEST_LABEL)
+    entries: dict[str, tuple[int, Series]] = {}
+    for place, line in enumerate(plot.series):
+        name = line.legend or line.name
+        if name not in entries or (entries[name][1].dashed and not line.dashed):
+            entries[name] = (place, line)
+    # By colour, so that what several plots show stands in one order.
+    for whole, (place, line) in sorted(entries.items(), key=lambda each: _colour(*each[1][::-1])):
+        name = cut(whole, _LONGEST_LABEL)
         needed = 34 + _CHARACTER * len(name) + 14
         if x > _LEFT and x + needed > _WIDTH - _RIGHT:
             x, y = _LEFT, y + 18
@@ -441,6 +447,9 @@ def _legend(lines: Sequence[Series]) -> tuple[list[Html], float]:
         drawn.append(_mark(x + 13, y - 4, _colour(line, place)))
         drawn.append(_label(x + 32, y, name))
         x += needed
+    if plot.dashes:
+        y += 18
+        drawn.append(_label(_LEFT, y, plot.dashes))
     return drawn, y + 10
 
 
@@ -474,7 +483,7 @@ def _mark(x: float, y: float, place: int, hint: str | None = None) -> Html:
 
 def _lines(plot: LinePlot) -> tuple[list[Html], float]:
     many = len(plot.series) > 1
-    drawn, top = _legend(plot.series) if many else ([], 8.0)
+    drawn, top = _legend(plot) if many else ([], 8.0)
     top += 14  # for the label of the vertical axis
     bottom = top + _HEIGHT_OF_AXES - _BOTTOM
     across = scale_over(
