@@ -38,7 +38,7 @@ from dpadmm.durable import check_writable
 from dpadmm.errors import ExchangeError, LedgerError, ParameterError, passing
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.config import AgreedRun
-from dpadmm.federation.exchange import added_up
+from dpadmm.federation.exchange import GRACE, added_up
 from dpadmm.federation.identity import read_certificate
 from dpadmm.federation.node_study import NodeStudy
 from dpadmm.federation.party import NO_FIGURES, rehearse_party, train_node
@@ -101,6 +101,15 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
             mailbox, departure = average(node)
         else:
             mailbox, departure, trained = train_node(node)
+        if setup.question is not None and mailbox.lost:
+            # There is nothing to serve, but parties that this server ends on learn for whose loss.
+            mailbox.finish(GRACE)
+            raise passing(
+                ExchangeError(
+                    f"{mailbox.lost} was lost before all rounds were complete: {NO_FIGURES}; what "
+                    "parties were charged stays spent."
+                )
+            )
         if departure is None or not departure.left_out:
             watcher.serving(config.policy.serve_for)
         late = _serve(mailbox, departure, config.policy.serve_for)
@@ -110,13 +119,6 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
     # A study that ended early has no results.
     if left_out and isinstance(trained, Run) and trained.federation["lost"] is not None:
         raise LeftOut(setup.name, trained)
-    if setup.question is not None and mailbox.lost:
-        raise passing(
-            ExchangeError(
-                f"{mailbox.lost} was lost before all rounds were complete: {NO_FIGURES}; what "
-                "parties were charged stays spent."
-            )
-        )
     watcher.finished()
     return trained
 
@@ -236,7 +238,6 @@ def _average_view(
             told = {"neighbour": error.name, "round": first + t}
             node.watcher.event("neighbour-lost", level="error", **told)
             if departure is None:
-                # Parties that this server ends on learn for whose loss.
                 mailbox.lost = error.name
                 break
             departure.freeze(error.name, first + t)

@@ -21,7 +21,13 @@ from dpadmm.errors import (
     passing,
 )
 from dpadmm.federation.config import AgreedRun
-from dpadmm.federation.exchange import CarefulLedger, HearingExchange, PeerExchange, SumExchange
+from dpadmm.federation.exchange import (
+    GRACE,
+    CarefulLedger,
+    HearingExchange,
+    PeerExchange,
+    SumExchange,
+)
 from dpadmm.federation.keys import Masks
 from dpadmm.federation.node_study import NodeStudy, study_shard
 from dpadmm.federation.recovery import LINK_LOST, WHEN_LOST, Departure, LeftOut, SomebodyLeft, View
@@ -114,6 +120,9 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run | Node
             raise ExchangeError(f"{part.hearing.refused_sum} {nothing[:1].upper()}{nothing[1:]}.")
         if part.hearing.lost == setup.name:
             raise LeftOut(setup.name)
+        if part.departure is None:
+            # Neighbours that wait for this node learn for whose loss it ends.
+            part.exchange.mailbox.finish(GRACE)
         when = "a round was" if setup.question is None else "all rounds were"
         raise passing(
             ExchangeError(f"{part.hearing.lost} was lost before {when} complete: {nothing}.")
