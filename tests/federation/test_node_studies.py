@@ -15,6 +15,7 @@ from dpadmm.federation.config import AgreedRun, load_node_config
 from dpadmm.federation.joining import current_kit
 from dpadmm.federation.kit import readme
 from dpadmm.federation.membership import load_federation, remove, write_change
+from dpadmm.federation.node import check_own_rows
 from dpadmm.federation.node_study import study_shard
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
@@ -305,3 +306,15 @@ def test_rows_that_are_held_out_are_not_laid_out(make_study):
     workspace = Workspace(study_shard(setup), own.algorithm.row_site(own.site))
     found = workspace.totals(lambda rows, responses: np.array([float(len(rows))]), 1)
     assert found.ravel().tolist() == [ROWS[0] * 0.75]
+
+
+def test_rows_that_contradict_what_is_asked_are_told_to_their_owner(make_study):
+    federation = make_study("survival", topology="complete", epsilon=40.0, tls=False)
+    place = federation.folder / "north.csv"
+    first, *lines = place.read_text().splitlines()
+    late = [f"{line.rpartition(',')[0]},100" for line in lines]
+    place.write_text("\n".join([first, *late]))
+    config = load_node_config(federation.folder / "north.toml")
+    (found,) = check_own_rows(prepare_node(config, insecure_loopback=True), None)
+    assert not found.ok
+    assert "900 of 900 rows leave no later than they enter" in config.preflight_file.read_text()
