@@ -107,6 +107,26 @@ def test_a_study_is_charged_once_and_says_the_same_again(study, dpadmm, tmp_path
     assert json.loads((tmp_path / "found.json").read_text())["run_id"] == first["run_id"]
 
 
+def test_other_spellings_are_another_study(study, dpadmm, tmp_path):
+    """The schema's hash says nothing of them: what was counted as other is now a level."""
+    pytest.importorskip("opendp")
+    rows = tmp_path / "north.csv"
+    rows.write_text(rows.read_text().replace(",a,", ",first,"))
+    told = 'run_id = "one"'
+    result(dpadmm("describe", study(told, ledgers=3.0), "--json"))
+    named, once = study(told, ledgers=3.0), spent(tmp_path)
+    spelt = "[data]\naliases = {ward = {first = 'a'}}"
+    named.write_text(named.read_text().replace("[data]", spelt))
+    done = dpadmm("describe", named)
+    assert done.exit_code == 2
+    assert "they differ" in " ".join(done.output.split())
+    # Without a name it is charged as the other study that it is.
+    named.write_text(named.read_text().replace(told, ""))
+    found = result(dpadmm("describe", named, "--json"))["found"]
+    assert spent(tmp_path) > once
+    assert next(each for each in found if each.get("by") == "a" or "a" in str(each))
+
+
 def test_the_page_is_made_again_from_the_record(study, dpadmm, tmp_path):
     assert dpadmm("describe", study("simulation_key = 3")).exit_code == 0
     first = (tmp_path / "found.html").read_text()
@@ -155,6 +175,8 @@ def test_bounds_go_into_a_schema_that_says_so(study, dpadmm, tmp_path):
     assert schema.columns[0].upper == 128.0
     assert schema.measured[0].columns == ("age",)
     assert schema.measured[0].epsilon == pytest.approx(1.0)
+    # With noise that can be drawn again they are exact to whoever does.
+    assert "(a simulation, whose noise protects nobody)" in schema.measured[0].study
 
 
 def test_a_plan_reads_and_spends_nothing(study, dpadmm, tmp_path):

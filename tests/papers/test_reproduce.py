@@ -123,7 +123,7 @@ def test_a_page_says_which_choice_decides(done):
         "1 conclusion of 1 paper came to 1 verdict",
         "**1 depend on a choice that the paper leaves open**: 1 stand with our settings",
         "[SMALL-FIGURE-1](#",
-        "* Proven: **0 of 1 stand**; 1 depend on rounds: 1 stand with our settings.",
+        "* Proven: **0 of 1 stand**; dependent: 1, on rounds, 1 of them standing with our",
         "reproduce --all",
         f"## {manifest['citation']}",
         "| experiment | conclusion | noise | verdict | otherwise | what shows it |",
@@ -135,7 +135,7 @@ def test_a_page_says_which_choice_decides(done):
     assert f"| {link} | It learns. | proven | {row}" in index
     # Of several experiments of a paper, what their names begin with.
     both = contents_page([manifest, {**manifest, "experiment": "small-table-1"}])
-    assert "* Proven: **0 of 2 stand**; 2 depend on rounds (2): 2 stand with our settings." in both
+    assert "* Proven: **0 of 2 stand**; dependent: 2, on rounds (2), 2 of them standing" in both
     assert "[SMALL](#" in both
 
 

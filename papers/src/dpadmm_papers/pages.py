@@ -472,7 +472,8 @@ def _of_paper(citation: str, own: Sequence[_Verdict]) -> str:
         if dependent := [each.summary for each in found if each.summary.depends_on]:
             ours = sum(each.verdict == "stands" for each in dependent)
             told.append(
-                f"{len(dependent)} depend on {_choices(found)}: {ours} stand with our settings"
+                f"dependent: {len(dependent)}, on {_choices(found)}, {ours} of them standing with "
+                "our settings"
             )
         for outcome in ("does not stand", "not decided", "immaterial"):
             links = Counter(each.link for each in found if each.outcome == outcome)

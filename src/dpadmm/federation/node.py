@@ -25,7 +25,7 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -351,25 +351,26 @@ def look_before_start(setup: NodeSetup, owner: Owner | None) -> None:
                 _check_charges(setup, ledger, ledger.account)
         except (ParameterError, LedgerError):
             return
-    told, faults = setup.configuration, partial(_faults, setup)
-    look_first(told, file_schema(setup.schema, told), config.preflight_file, owner, faults)
-
-
-def _rows(setup: NodeSetup, owner: Owner | None) -> str:
-    told, place = setup.configuration, setup.config.preflight_file
-    found = look_at_rows(told, file_schema(setup.schema, told), partial(_faults, setup))
-    tell_owner(found, place, owner)
-    if found.wrong:
-        raise ParameterError(f"some look wrong; {place} says which, to you alone.")
-    return f"nothing looks wrong; {place} has the counts, for you alone."
+    told = setup.configuration
+    place = config.preflight_file
+    look_first(told, file_schema(setup.schema, told), place, owner, partial(_faults, setup))
 
 
 def _faults(setup: NodeSetup) -> Mapping[str, Sequence[Fault]]:
-    """What contradicts itself in a party's rows, as a study asks for them."""
+    """What contradicts itself in this party's rows, by what a study asks of them."""
     if setup.question is None:
         return {}
     told = setup.study_config()
     return contradictions(told, file_schema(setup.schema, told), setup.question.faults)
+
+
+def _rows(setup: NodeSetup, owner: Owner | None) -> str:
+    told, place = setup.configuration, setup.config.preflight_file
+    found = replace(look_at_rows(told, file_schema(setup.schema, told)), faults=_faults(setup))
+    tell_owner(found, place, owner)
+    if found.wrong:
+        raise ParameterError(f"some look wrong; {place} says which, to you alone.")
+    return f"nothing looks wrong; {place} has the counts, for you alone."
 
 
 def _check_charges(setup: NodeSetup, ledger: SQLiteLedger, account: Account) -> View:
@@ -378,7 +379,14 @@ def _check_charges(setup: NodeSetup, ledger: SQLiteLedger, account: Account) -> 
     view = View.whole(agreed, setup.planned, setup.schema)
     own = setup.planned.of_party(agreed.names.index(setup.name))
     check_owner(setup.name, ledger, setup.schema.sha256)
-    check_runs(own, [ledger], view.run_id, secure_noise(), part=view.part)
+    check_runs(
+        own,
+        [ledger],
+        view.run_id,
+        secure_noise(),
+        part=view.part,
+        preparation=setup.preparation,
+    )
     check_evaluation(setup.whole(), {setup.name: account}, view.run_id)
     return view
 

@@ -25,7 +25,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias
@@ -524,7 +524,7 @@ def party_schema(schema: Schema, party: PartySection) -> Schema:
 
 
 def reading_word(config: RowsConfig, schema: Schema) -> str:
-    """A word for how the files are read, which neither the plan nor the schema's hash contains.
+    """A word for what rows become: the schema and how the files are read, which no plan contains.
 
     A run is never continued under another word: its messages belong to rows that were read
     differently.
@@ -537,7 +537,7 @@ def reading_word(config: RowsConfig, schema: Schema) -> str:
         That of :func:`file_schema`.
     """
     each = [party_schema(schema, party) for party in config.party] or [schema]
-    content = canonical_json([own.reading for own in each])
+    content = canonical_json([schema.sha256, *(own.reading for own in each)])
     return hashlib.sha256(content.encode("ascii")).hexdigest()
 
 
@@ -674,11 +674,11 @@ def read_parties(
     return parties
 
 
-def look_at_rows(config: RowsConfig, schema: Schema, faults: Faults = dict) -> Findings:
-    """Read the rows of every party and count what they contain, for their owner alone."""
+def look_at_rows(config: RowsConfig, schema: Schema) -> Findings:
+    """Read the rows of every party once and count what they contain, for their owner alone."""
     if config.data.file is not None:
         batches = encoded_batches(config.data.file, schema)
-        return Findings({config.data.file.name: survey(batches, schema)}, faults())
+        return Findings({config.data.file.name: survey(batches, schema)})
     found = {}
     for party in config.party:
         own = party_schema(schema, party)
@@ -688,7 +688,7 @@ def look_at_rows(config: RowsConfig, schema: Schema, faults: Faults = dict) -> F
             parts = list_parts(str(party.file), own, rows=party.rows)
             with Cluster(party.scheduler) as cluster:
                 found[party.name] = cluster.survey(parts, own)
-    return Findings(found, faults())
+    return Findings(found)
 
 
 def look_first(
@@ -699,7 +699,11 @@ def look_first(
     faults: Faults = dict,
 ) -> None:
     """The pre-flight of a run that has not begun (:func:`~dpadmm.run.files.preflight`)."""
-    preflight(config.policy.preflight, partial(look_at_rows, config, schema, faults), place, owner)
+
+    def look() -> Findings:
+        return replace(look_at_rows(config, schema), faults=faults())
+
+    preflight(config.policy.preflight, look, place, owner)
 
 
 @contextmanager

@@ -50,6 +50,8 @@ _CLEAR: Final = 4.0
 _LEAST_PART: Final = 0.001
 # A median this much smaller than the upper bound is better told apart by its logarithm.
 _SKEWED: Final = 16.0
+# What a schema says of bounds from a study that protects nobody.
+_SIMULATED: Final = " (a simulation, whose noise protects nobody)"
 
 
 class DescribeConfig(StudyConfig):
@@ -162,7 +164,7 @@ class Description:
             columns=tuple(proposed),
             epsilon=privacy.epsilon,
             delta=privacy.delta,
-            study=self.done.run_id,
+            study=self.done.run_id + (_SIMULATED if privacy.simulated else ""),
         )
         content["measured"] = (*self.about.schema.measured, cost)
         return Schema.from_dict(content)
@@ -320,7 +322,8 @@ def describe(
     else:
         parties = read()
         counts = {name: len(rows) for name, rows in parties.items()}
-    where = StudyRows(ledgers, run_id, schema.sha256, Split(holdout))
+    reading = {"reading": schema.reading}
+    where = StudyRows(ledgers, run_id, schema.sha256, Split(holdout), reading)
     terms = EvaluationTerms(epsilon, delta, rows_per_person, noise, colluders)
     planned = plan_describe(about, where.counts(counts), terms)
 

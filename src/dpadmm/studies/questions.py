@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
 import numpy as np
 
@@ -26,6 +26,11 @@ from dpadmm.studies.study import StudyRun
 
 class StudyQuestion(ABC):
     """What is asked: public, and checked before a row is read."""
+
+    @property
+    def public(self) -> dict[str, Any]:
+        """What decides what the numbers of a row mean, where no plan and no schema says it."""
+        return {}
 
     @abstractmethod
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
@@ -46,7 +51,7 @@ class StudyQuestion(ABC):
         return rows, np.zeros((len(rows), 1))
 
     def faults(self, rows: Array) -> Sequence[Fault]:
-        """What contradicts itself in some of these rows, for their owner's pre-flight."""
+        """What contradicts itself in rows that are not prepared, for their owner alone."""
         return ()
 
     def details(self, planned: Plan) -> tuple[tuple[str, str], ...]:
@@ -91,6 +96,11 @@ class Inferring(StudyQuestion):
         """Of this regression."""
         return cls(FileRegression(asked, schema))
 
+    @property
+    def public(self) -> dict[str, Any]:
+        """Which columns they are."""
+        return self.asked.public
+
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """A few rounds; refused where it would drown in its noise."""
         return self.asked.checked_plan(rows, terms)
@@ -104,5 +114,5 @@ class Inferring(StudyQuestion):
         return self.asked.read(rows)
 
     def faults(self, rows: Array) -> Sequence[Fault]:
-        """Responses that contradict themselves."""
+        """Responses that make no sense."""
         return self.asked.faults(rows)

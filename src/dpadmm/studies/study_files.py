@@ -40,6 +40,7 @@ from dpadmm.run.files import (
     file_schema,
     look_first,
     party_schema,
+    reading_word,
 )
 from dpadmm.run.options import DEFAULT, PrivacyWarning, Split
 from dpadmm.run.plan import Plan
@@ -216,13 +217,13 @@ def run_files(
         config.study.run_id,
         schema.sha256,
         Split(config.study.holdout),
-        question or {},
+        {**(question or {}), "reading": reading_word(config, schema)},
     )
     parties: dict[str, Array] = {}
 
     def look() -> None:
-        found = partial(contradictions, config, schema, faults)
-        look_first(config, schema, config.preflight_file, owner, found)
+        place, found = config.preflight_file, partial(contradictions, config, schema, faults)
+        look_first(config, schema, place, owner, found)
 
     if config.ledgers:
         if len(counts) < len(names):
@@ -246,6 +247,13 @@ def run_files(
 
     noise = study_noise(config.study.simulation_key)
     return run_study(planned, read, noise=noise, about=about, before=look, details=details(planned))
+
+
+def contradictions(
+    config: StudyConfig, schema: Schema, faults: Callable[[Array], Sequence[Fault]]
+) -> dict[str, Sequence[Fault]]:
+    """The faults in the rows of each party, though a file of all is counted as one."""
+    return {name: faults(rows) for name, rows in read_parties_rows(config, schema).items()}
 
 
 # So many that nothing is refused for too few.
@@ -275,13 +283,6 @@ def read_parties_rows(config: StudyConfig, schema: Schema) -> dict[str, Array]:
     if not found:
         raise DataError(f"{config.data.file} must have at least one row; got none")
     return found
-
-
-def contradictions(
-    config: StudyConfig, schema: Schema, faults: Callable[[Array], Sequence[Fault]]
-) -> dict[str, Sequence[Fault]]:
-    """What contradicts itself in the rows of each party, also where one file has all of them."""
-    return {name: faults(rows) for name, rows in read_parties_rows(config, schema).items()}
 
 
 def check_counts(found: Mapping[str, Array], declared: Mapping[str, int]) -> None:
