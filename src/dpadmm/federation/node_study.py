@@ -17,8 +17,7 @@ from dpadmm.report.document import Report
 from dpadmm.report.studies import REPORTS
 from dpadmm.run.files import file_schema, party_schema
 from dpadmm.run.result import ledger_facts
-from dpadmm.studies.describe_files import Description
-from dpadmm.studies.infer_files import Inference
+from dpadmm.studies.questions import StudyAnswer
 from dpadmm.studies.study import StudyRun
 
 
@@ -57,7 +56,7 @@ class NodeStudy:
         return ledger_facts(self.setup.configuration.ledgers)
 
     @cached_property
-    def answer(self) -> Description | Inference:
+    def answer(self) -> StudyAnswer:
         """What was found."""
         assert self.setup.question is not None
         return self.setup.question.answer(self.done)

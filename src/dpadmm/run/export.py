@@ -21,7 +21,7 @@ from __future__ import annotations
 import json
 import math
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +31,7 @@ from dpadmm.data.feature_maps import FeatureMap, FourierFeatures, ProductFeature
 from dpadmm.data.schema import CategoricalColumn, NumericColumn, Schema
 from dpadmm.data.values import twin
 from dpadmm.errors import ParameterError
-from dpadmm.plain import visible
+from dpadmm.plain import LONGEST_TEXT, visible
 from dpadmm.run.classifier import Quality, shown_estimate
 from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.predict import offers_probabilities
@@ -316,9 +316,12 @@ def model_card(model: Model, name: str = "model") -> str:
     fitted, come_from = model.classifier, model.provenance
     rows, quality = come_from.get("rows"), fitted.quality
     facts = [
-        ("Classes", ", ".join(_shown(each) for each in fitted.classes)),
+        ("Classes", ", ".join(markdown_text(each) for each in fitted.classes)),
         ("Columns", _columns_of(model)),
-        ("Trained by", f"{len(fitted.parties)} parties: {', '.join(map(_shown, fitted.parties))}"),
+        (
+            "Trained by",
+            f"{len(fitted.parties)} parties: {', '.join(map(markdown_text, fitted.parties))}",
+        ),
     ]
     if isinstance(rows, dict):
         facts.append(("Rows, all parties", f"{sum(rows.values()):,}"))
@@ -329,9 +332,9 @@ def model_card(model: Model, name: str = "model") -> str:
     if "run_sha256" in come_from:
         facts.append(("Run", f"`{come_from['run_sha256']}`"))
     parts = [
-        f"# {_shown(name)}",
+        f"# {markdown_text(name)}",
         "A linear classifier that organisations trained together without sharing rows, by dpadmm.",
-        _table(("", ""), facts),
+        markdown_table(("", ""), facts),
         "## How good it is",
     ]
     if quality is None:
@@ -343,11 +346,11 @@ def model_card(model: Model, name: str = "model") -> str:
         figures = [(each.name, shown_estimate(each)) for each in quality.evaluation().estimates]
         parts += [
             f"On {quality.histogram.rows:,} {quality.about} rows, each with a 95% interval:",
-            _table(("figure", "estimate"), figures),
+            markdown_table(("figure", "estimate"), figures),
         ]
     parts += [
         "## Privacy",
-        _table(("", ""), model.privacy.lines()),
+        markdown_table(("", ""), model.privacy.lines()),
         "## Use",
         "`dpadmm predict MODEL rows.csv` predicts the rows of a file. Scores above zero, or above "
         "the model's threshold, mean the second of two classes. Probabilities that were not fitted "
@@ -359,21 +362,22 @@ def model_card(model: Model, name: str = "model") -> str:
 def _columns_of(model: Model) -> str:
     if model.schema is None:
         return f"{model.columns or model.classifier.coef.shape[1]} numbers"
-    return ", ".join(_shown(column.name) for column in model.schema.columns)
+    return ", ".join(markdown_text(column.name) for column in model.schema.columns)
 
 
-def _shown(text: object) -> str:
-    """Text from anybody as a cell of a table shows it."""
-    escaped = visible(str(text))
+def markdown_text(text: object, *, longest: int = LONGEST_TEXT) -> str:
+    """Text from anybody, without markup."""
+    escaped = visible(str(text), longest=longest)
     for letter in "\\`*_<>[]#":
         escaped = escaped.replace(letter, f"\\{letter}")
     return escaped
 
 
-def _table(header: tuple[str, str], lines: Sequence[tuple[str, str]]) -> str:
-    told = [f"| {header[0]} | {header[1]} |", "| --- | --- |"]
-    told += [f"| {heading} | {words.replace('|', '&#124;')} |" for heading, words in lines]
-    return "\n".join(told)
+def markdown_table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table in Markdown; no cell ends early."""
+    told = [heads, ["---"] * len(heads)]
+    told += [[cell.replace("|", "&#124;") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in told)
 
 
 def log_to_mlflow(model: Model, name: str = "model") -> None:
