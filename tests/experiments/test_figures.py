@@ -59,6 +59,17 @@ def test_a_label_has_one_colour_in_all_panels_and_none_that_stands_beside_it():
     assert drawn == expected
 
 
+def test_a_legend_has_one_entry_for_both_calibrations_in_the_order_of_colours(tmp_path):
+    panels = [panel("one", ("b", "a")), panel("two", ("a", "b", "c"))]
+    place = tmp_path / "f.svg"
+    write_figure(panels, place, "heading")
+    whole = ElementTree.fromstring(place.read_text())
+    drawn = [each for each in whole.iter("{http://www.w3.org/2000/svg}svg") if each is not whole]
+    told = [[text.text for text in each.iter("{http://www.w3.org/2000/svg}text")] for each in drawn]
+    assert told[0][:3] == ["b", "a", "dashed: published"]
+    assert told[1][:4] == ["b", "a", "c", "dashed: published"]
+
+
 def test_a_legend_says_the_calibration_unless_the_title_does():
     both = panel("Published and proven", NAMES[:1]).plot().series
     assert [line.name for line in both] == [f"{NAMES[0]} (proven)", f"{NAMES[0]} (published)"]

@@ -114,6 +114,20 @@ def test_cells_that_only_variants_rest_on_are_not_run_again(tmp_path):
     assert (found[""].verdict, found["0"].verdict) == ("stands", "not decided")
 
 
+def test_a_variant_without_more_runs_had_no_second_look(tmp_path):
+    class Apart(Varied):
+        def evaluate(self, results):
+            evaluation = super().evaluate(results)
+            far, main, other = evaluation.findings
+            return replace(evaluation, findings=(far, main, replace(other, rests_on=("0",))))
+
+    look = look_twice(Apart(tmp_path), Store(tmp_path / "cells"))
+    found = {each.variant: each for each in look.evaluation.findings if not each.calibration}
+    assert look.extended == {"0.5"}
+    assert (found[""].look, found["0"].look) == (2, 1)
+    assert found["0"].number == "10 runs"
+
+
 def test_a_variant_that_reads_the_same_cells_is_looked_at_again(tmp_path):
     experiment = Varied(tmp_path)
     results = {label: cell.compute() for label, cell in experiment.cells().items()}

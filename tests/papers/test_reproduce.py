@@ -114,29 +114,43 @@ def test_a_page_says_which_choice_decides(done):
     assert text.index("figure.svg") < text.index("## What it concludes")
     assert "| Proven |  | **depends on rounds** |  |" in text
     assert f"|  | our settings | stands | {main.number} |" in text
-    assert "|  | rounds: 1 | does not stand (second look, 60 runs) | 0.4 |" in text
+    assert "|  | rounds: 1 | does not stand (second look, up to 60 runs) | 0.4 |" in text
     manifest = {**done.manifest, "findings": [dataclasses.asdict(each) for each in (main, other)]}
     index = contents_page([manifest])
-    heads = (
-        "| paper | noise | stands | does not stand | not decided | immaterial "
-        "| depends on a choice of ours | namely on |"
-    )
-    everything, of_paper = (
-        "| all | proven | 0 | 0 | 0 | 0 | 1 |  |",
-        "| small-figure-1 | proven | 0 | 0 | 0 | 0 | 1 | rounds |",
-    )
-    places = [index.index(words) for words in (heads, everything, of_paper, "reproduce --all")]
-    assert places == sorted(places)
-    link = "[small-figure-1](small-figure-1/page.md)"
-    why = f"Our settings: {main.number}. 1: 0.4."
-    assert f"| {link} | It learns. | proven | rounds | our settings | 1 |  |  | {why} |" in index
     # The first lines say it without the tables.
-    assert index.index("1 conclusion of 1 paper came to 1 verdict") < index.index(heads)
-    assert "**1 depend on a choice that the paper leaves open**: 1 stand with our settings" in index
-    assert "What they depend on: rounds. [Under which reading](#under-which-reading)." in index
+    words = (
+        f"Rerun with dpadmm {manifest['dpadmm']}.",
+        "1 conclusion of 1 paper came to 1 verdict",
+        "**1 depend on a choice that the paper leaves open**: 1 stand with our settings",
+        "[SMALL-FIGURE-1](#",
+        "* Proven: **0 of 1 stand**; dependent: 1, on rounds, 1 of them standing with our",
+        "reproduce --all",
+        f"## {manifest['citation']}",
+        "| experiment | conclusion | noise | verdict | otherwise | what shows it |",
+    )
+    places = [index.index(each) for each in words]
+    assert places == sorted(places)
+    link = "[Fig. 1](small-figure-1/page.md)"
+    row = "**stands** | does not stand with rounds: 1 | With rounds: 1: 0.4. |"
+    assert f"| {link} | It learns. | proven | {row}" in index
     # Of several experiments of a paper, what their names begin with.
     both = contents_page([manifest, {**manifest, "experiment": "small-table-1"}])
-    assert "| small | proven | 0 | 0 | 0 | 0 | 2 | rounds (2) |" in both
+    assert "* Proven: **0 of 2 stand**; dependent: 2, on rounds (2), 2 of them standing" in both
+    assert "[SMALL](#" in both
+
+
+def test_a_page_and_the_index_say_once_what_is_the_same(done):
+    main = dataclasses.replace(done.evaluation.findings[0], verdict="stands", look=1, number="0.6")
+    same = dataclasses.replace(main, choice="rounds", variant="1")
+    evaluation = dataclasses.replace(done.evaluation, findings=(main, same))
+    text = page(done.experiment, evaluation, experiment_meaning({}), done.manifest)
+    assert "| Proven | our settings; rounds: 1 | **stands** | 0.6 |" in text
+    published = dataclasses.replace(main, calibration="published")
+    manifest = {
+        **done.manifest,
+        "findings": [dataclasses.asdict(each) for each in (main, published)],
+    }
+    assert "| It learns. | proven; as published | **stands** |  |  |" in contents_page([manifest])
 
 
 def test_the_index_says_why_and_counts_a_claim_of_parts_once(done):
@@ -154,13 +168,11 @@ def test_the_index_says_why_and_counts_a_claim_of_parts_once(done):
         ],
     }
     index = contents_page([manifest])
-    assert "| all | proven | 0 | 1 | 0 | 0 | 0 |  |" in index
-    link = "[small-figure-1](small-figure-1/page.md)"
-    assert f"* **1 do not stand** in any variant tried: {link}. [What does not stand in" in index
-    assert "](#what-does-not-stand-in-any-variant-tried-and-why)." in index
-    # The part that fell says why.
-    assert f"| {link} | It learns. | proven | together: 0.3 |" in index
-    assert "| [Fig. 1](small-figure-1/page.md) | Of this: alone. |  | stands |  |" in index
+    link = "[Fig. 1](small-figure-1/page.md)"
+    assert f"* Proven: **0 of 1 stand**; does not stand: {link}." in index
+    # The part that fell says why; parts have no line of their own.
+    assert f"| {link} | It learns. | proven | **does not stand** |  | 0.4 together: 0.3 |" in index
+    assert "Of this" not in index
 
 
 def test_a_verdict_is_one_of_three():

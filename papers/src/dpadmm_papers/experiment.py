@@ -448,7 +448,9 @@ def second_look(experiment: Experiment, first: Look, more: Mapping[str, Result])
     evaluation = experiment.evaluate(results)
     again = {each.what: each for each in evaluation.findings}
     findings = tuple(
-        each if each.verdict != "not decided" else replace(again[each.what], look=2)
+        replace(again[each.what], look=2)
+        if each.verdict == "not decided" and not set(each.rests_on or more).isdisjoint(more)
+        else each
         for each in first.evaluation.findings
         if each.what in again
     )

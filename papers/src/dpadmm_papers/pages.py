@@ -43,10 +43,9 @@ from dpadmm_papers.experiment import (
     summaries,
 )
 from dpadmm_papers.manifests import manifest_of, manifest_text
-from dpadmm_papers.verdicts import WORDS
 
 #: How a page says that a finding needed the second look.
-SECOND_LOOK: Final = "second look, 60 runs"
+SECOND_LOOK: Final = "second look, up to 60 runs"
 
 
 def page(
@@ -54,6 +53,7 @@ def page(
 ) -> str:
     """Markdown for the documentation; every number in it comes from the manifest."""
     found = summaries(evaluation.findings)
+    inner = {name for each in experiment.conclusions for name in each.parts}
     parts = [
         f"# {experiment.citation}, {experiment.part}\n",
         f"{experiment.title}. Rerun with dpadmm {manifest['dpadmm']}.\n",
@@ -73,7 +73,8 @@ def page(
         )
     parts += ["## What it concludes, and what came out\n"]
     for conclusion in experiment.conclusions:
-        parts.append(f"**{conclusion.claim}**\n")
+        name = "" if conclusion.name in inner else f"{conclusion.name}: "
+        parts.append(f"{name}**{conclusion.claim}**\n")
         parts.append(f"*Criterion:* {conclusion.criterion}\n")
         own = [each for each in found if each.conclusion == conclusion.name]
         parts += [_finding_table(own).markdown()] if own else []
@@ -120,18 +121,21 @@ def _in_short(experiment: Experiment, found: Sequence[Summary]) -> str:
 
 
 def _finding_table(own: Sequence[Summary]) -> Table:
-    """What a conclusion came to: a row for our settings, and one for each variant."""
+    """What a conclusion came to: a row for our settings, and one for each variant that differs."""
     rows = []
     for summary in own:
         heading = _heading(summary.calibration)
         if summary.depends_on or all(each.choice for each in summary.findings):
             rows.append((heading, "", f"**{summary.word}**", ""))
             heading = ""
+        alike: dict[tuple[str, str], list[str]] = {}
         for finding in summary.findings:
             again = f" ({SECOND_LOOK})" if finding.look > 1 else ""
-            where = f"{finding.choice}: {finding.variant}" if finding.choice else "our settings"
-            word = finding.verdict if finding.choice or not heading else f"**{finding.verdict}**"
-            rows.append((heading, where, f"{word}{again}", finding.number))
+            came_to = (f"{finding.verdict}{again}", finding.number)
+            alike.setdefault(came_to, []).append(_place_of(finding))
+        for (word, number), places in alike.items():
+            told = f"**{word}**" if heading else word
+            rows.append((heading, "; ".join(places), told, number))
             heading = ""
     return Table.of(("noise", "with", "verdict", "what shows it"), rows)
 
@@ -316,8 +320,6 @@ def _verdict_counts(evaluation: Evaluation) -> list[tuple[str, str]]:
 _CALIBRATIONS: Final = {"published": "as published", "proven": "proven"}
 _OTHERWISE: Final = "otherwise"
 _DEPENDS: Final = "depends on a choice of ours"
-_READINGS: Final = "Under which reading"
-_FALLS: Final = "What does not stand in any variant tried, and why"
 
 
 @dataclass(frozen=True)
@@ -345,38 +347,55 @@ class _Verdict:
     @property
     def noise(self) -> str:
         """What tells it from others of the same claim."""
-        return _CALIBRATIONS.get(self.summary.calibration, self.summary.calibration)
+        return _CALIBRATIONS.get(self.summary.calibration, self.summary.calibration or NO_NOISE)
 
     def reason(self, finding: Finding) -> str:
-        """What shows it; of a claim of several parts, of the first part with the same word."""
+        """What shows it; of a claim of several parts, also of the first part with the same word."""
         told = self.manifest["conclusions"]
         name = finding.conclusion
         parts = next((each.get("parts", ()) for each in told if each["name"] == name), ())
         same = (finding.verdict, *finding.what[1:])
         for each in map(_finding, self.manifest["findings"]):
             if each.conclusion in parts and (each.verdict, *each.what[1:]) == same:
-                return f"{each.conclusion.removeprefix(f'{name}, ')}: {each.number}"
+                part = each.conclusion.removeprefix(f"{name}, ")
+                return f"{finding.number} {part}: {each.number}"
         return finding.number
+
+    @property
+    def why(self) -> str:
+        """What shows that it does not stand, or in which variant it does not; else nothing."""
+        ours, *variants = self.summary.findings
+        if ours.verdict != "stands":
+            return self.reason(ours)
+        other = next((each for each in variants if each.verdict != "stands"), None)
+        return f"With {_place_of(other)}: {_first(self.reason(other))}" if other else ""
+
+    @property
+    def otherwise(self) -> str:
+        """The variants that come to another word than our settings, and which."""
+        found: dict[str, list[str]] = {}
+        for each in self.summary.findings:
+            if each.choice in self.summary.depends_on and each.verdict != self.summary.verdict:
+                found.setdefault(each.verdict, []).append(_place_of(each))
+        return "; ".join(f"{word} with {', '.join(places)}" for word, places in found.items())
 
     @property
     def link(self) -> str:
         return f"[{self.manifest['part']}]({self.manifest['experiment']}/page.md)"
-
-    @property
-    def full_link(self) -> str:
-        """For tables that do not stand under the name of a paper."""
-        name = self.manifest["experiment"]
-        return f"[{name}]({name}/page.md)"
 
 
 def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
     """The list of all rerun experiments with their verdicts, for the documentation."""
     verdicts = [verdict for manifest in manifests for verdict in _verdicts(manifest)]
     claims = [verdict for verdict in verdicts if not verdict.is_part]
+    papers: dict[str, list[_Verdict]] = {}
+    for each in claims:
+        papers.setdefault(each.manifest["citation"], []).append(each)
     parts = [
         "# The papers' figures and tables, rerun\n",
+        f"Rerun with dpadmm {', '.join(sorted({each['dpadmm'] for each in manifests}))}.\n",
         *_at_a_glance(claims),
-        _counts(claims).markdown(),
+        "".join(_of_paper(citation, own) for citation, own in papers.items()),
         "Noise is set as the paper sets it (as published), so that it provably meets the same "
         "budget (proven), or otherwise: none, or of a chosen size. All of it is one command:\n",
         "```console\n$ DPADMM_DATA=/folder/with/data dpadmm reproduce --all --output FOLDER\n```\n",
@@ -384,19 +403,21 @@ def contents_page(manifests: Sequence[dict[str, Any]]) -> str:
         "decides (the changelog names those that were chosen after results were known); the number "
         "that decides is on the experiment's page, with every setting and who chose it. Each is "
         f"looked at twice at most, with {LOOK_LEVEL:.1%} intervals: after 10 runs, and after 60 "
-        "where 10 do not decide; what 60 leave open is *not decided*. It is *immaterial* which of "
+        "where 10 do not decide; what 60 leave open is *not decided*. Variants have 10 runs where "
+        "they need runs of their own. It is *immaterial* which of "
         "several values is best where the paper's own number of runs could not tell. A claim about "
         "several things is judged part by part, and counted once. A conclusion *depends* on a "
         "choice that the paper leaves to us where our settings and the variants do not all come to "
         "the same word, *not decided* included.\n",
-        *_open_questions(claims),
-        *_shared_meaning(manifests),
+        "In the tables a verdict is that with our settings. *Otherwise* are the variants that come "
+        "to another word. What shows it is said of what does not stand, of what stands only with "
+        "some variants, and on the experiment's page of everything.\n",
     ]
-    for citation in dict.fromkeys(manifest["citation"] for manifest in manifests):
-        of_paper = [each for each in verdicts if each.manifest["citation"] == citation]
-        parts += [f"## {citation}\n", _paper_table(of_paper).markdown()]
+    for citation, own in papers.items():
+        parts += [f"## {citation}\n", _paper_table(own).markdown()]
     pages = "\n".join(f"{manifest['experiment']}/page" for manifest in manifests)
-    parts += [*_costs(manifests), f"```{{toctree}}\n:hidden:\n\n{pages}\n```\n"]
+    parts += [*_shared_meaning(manifests), *_costs(manifests)]
+    parts += [f"```{{toctree}}\n:hidden:\n\n{pages}\n```\n"]
     return "\n".join(parts)
 
 
@@ -414,7 +435,7 @@ def _finding(told: dict[str, Any]) -> Finding:
 
 
 def _at_a_glance(verdicts: Sequence[_Verdict]) -> list[str]:
-    """How many stand, under which reading the next do, and where it says why the rest does not."""
+    """How many stand, how many under some reading, and how many under none."""
     papers = {each.manifest["citation"] for each in verdicts}
     conclusions = {(each.manifest["experiment"], each.summary.conclusion) for each in verdicts}
     outcomes = Counter(each.outcome for each in verdicts)
@@ -431,20 +452,37 @@ def _at_a_glance(verdicts: Sequence[_Verdict]) -> list[str]:
         lines.append(
             f"* **{len(dependent)} depend on a choice that the paper leaves open**: {with_ours} "
             f"stand with our settings, {len(dependent) - with_ours - never} in another variant "
-            f"only, {never} in none (they do not stand, or are not decided). What they depend on: "
-            f"{_choices(verdicts)}. [{_READINGS}](#{_anchor(_READINGS)})."
+            f"only, {never} in none (they do not stand, or are not decided)."
         )
-    if falling := [each for each in verdicts if each.outcome == "does not stand"]:
-        places = Counter(each.full_link for each in falling)
-        lines.append(
-            f"* **{len(falling)} do not stand** in any variant tried: "
-            f"{', '.join(_times(link, count) for link, count in places.most_common())}. "
-            f"[{_FALLS}](#{_anchor(_FALLS)})."
-        )
+    if outcomes["does not stand"]:
+        lines.append(f"* **{outcomes['does not stand']} do not stand** in any variant tried.")
     rest = (f"{outcomes[word]} {word}" for word in ("not decided", "immaterial") if outcomes[word])
     if words := " and ".join(rest):
         lines.append(f"* The rest is {words}.")
     return ["\n".join(lines) + "\n"]
+
+
+def _of_paper(citation: str, own: Sequence[_Verdict]) -> str:
+    """A paper in a line for each noise: how many conclusions stand, and which do not."""
+    lines = [f"[{_short_name(own).upper()}](#{_anchor(citation)}):\n\n"]
+    for column in (*_CALIBRATIONS.values(), _OTHERWISE):
+        found = [each for each in own if each.column == column]
+        counts = Counter(each.outcome for each in found)
+        told = [f"**{counts['stands']} of {len(found)} stand**"]
+        if dependent := [each.summary for each in found if each.summary.depends_on]:
+            ours = sum(each.verdict == "stands" for each in dependent)
+            told.append(
+                f"dependent: {len(dependent)}, on {_choices(found)}, {ours} of them standing with "
+                "our settings"
+            )
+        for outcome in ("does not stand", "not decided", "immaterial"):
+            links = Counter(each.link for each in found if each.outcome == outcome)
+            if links:
+                where = ", ".join(_times(link, count) for link, count in links.most_common())
+                told.append(f"{outcome}: {where}")
+        if found:
+            lines.append(f"* {column.capitalize()}: {'; '.join(told)}.\n")
+    return "".join((*lines, "\n"))
 
 
 def _number(count: int, what: str) -> str:
@@ -466,72 +504,9 @@ def _anchor(heading: str) -> str:
     return "".join(c for c in heading.lower().replace(" ", "-") if c.isalnum() or c == "-")
 
 
-def _why(verdict: _Verdict, choice: str) -> str:
-    """What decides with our settings, and in the first variant that comes to another word."""
-    own = [each for each in verdict.summary.findings if each.choice in ("", choice)]
-    other = next(each for each in own if each.verdict != own[0].verdict)
-    return " ".join(
-        f"{(each.variant or 'our settings').capitalize()}: {_first(verdict.reason(each))}"
-        for each in (own[0], other)
-    )
-
-
 def _first(number: str) -> str:
     """The first sentence of what shows a verdict."""
     return f"{number.split('. ')[0].rstrip('.')}."
-
-
-def _open_questions(verdicts: Sequence[_Verdict]) -> list[str]:
-    """What depends on a choice, what does not stand and why, and what is not decided."""
-    parts = []
-    dependent = [
-        (
-            each.full_link,
-            each.claim,
-            each.noise,
-            choice,
-            *(_variants(each.summary, choice, word) for word in WORDS),
-            _why(each, choice),
-        )
-        for each in verdicts
-        for choice in each.summary.depends_on
-    ]
-    if dependent:
-        heads = ("experiment", "conclusion", "noise", "depends on", *WORDS, "why")
-        parts += [f"## {_READINGS}\n", Table.of(heads, dependent).markdown()]
-    for word, title in (
-        ("does not stand", f"## {_FALLS}\n"),
-        ("not decided", "## What is not decided\n"),
-        ("immaterial", "## What is immaterial\n"),
-    ):
-        rows = [
-            (each.full_link, each.claim, each.noise, each.reason(each.summary.findings[0]))
-            for each in verdicts
-            if each.outcome == word
-        ]
-        heads = ("experiment", "conclusion", "noise", "what shows it")
-        parts += [title, Table.of(heads, rows).markdown()] if rows else []
-    return parts
-
-
-def _counts(verdicts: Sequence[_Verdict]) -> Table:
-    """How many conclusions came to what, of all papers and of each, by the noise."""
-    outcomes = (*WORDS, _DEPENDS)
-    papers: dict[str, list[_Verdict]] = {}
-    for each in verdicts:
-        papers.setdefault(each.manifest["citation"], []).append(each)
-    groups = [("all", list(verdicts)), *((_short_name(own), own) for own in papers.values())]
-    rows: list[tuple[str | int, ...]] = []
-    for name, group in groups:
-        shown = name
-        for column in (*_CALIBRATIONS.values(), _OTHERWISE):
-            found = Counter(each.outcome for each in group if each.column == column)
-            if found:
-                own = [] if name == "all" else [each for each in group if each.column == column]
-                told = (found[outcome] for outcome in outcomes)
-                rows.append((shown, column, *told, _choices(own)))
-                shown = ""
-    return Table.of(("paper", "noise", *outcomes, "namely on"), rows)
 
 
 def _short_name(verdicts: Sequence[_Verdict]) -> str:
@@ -541,27 +516,24 @@ def _short_name(verdicts: Sequence[_Verdict]) -> str:
     return "-".join(place[0] for place in shared)
 
 
-def _variants(summary: Summary, choice: str, verdict: str) -> str:
-    """The variants of a choice that came to a verdict."""
-    return ", ".join(
-        each.variant or "our settings"
-        for each in summary.findings
-        if each.choice in ("", choice) and each.verdict == verdict
-    )
+def _place_of(finding: Finding) -> str:
+    """Which choice was made otherwise, and how."""
+    return f"{finding.choice}: {finding.variant}" if finding.choice else "our settings"
 
 
 def _paper_table(verdicts: Sequence[_Verdict]) -> Table:
-    """A line for each conclusion of a paper; parts of two claims may be called the same."""
-    lines: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    """The conclusions of a paper, each noise that comes to the same beside the others."""
+    rows: dict[tuple[str, str, str], dict[tuple[str, str, str], list[str]]] = {}
     for each in verdicts:
-        line = lines.setdefault((each.link, each.summary.conclusion, each.claim), {})
-        line.setdefault(each.column, []).append(each.summary.word)
-    columns = (*_CALIBRATIONS.values(), _OTHERWISE)
+        row = rows.setdefault((each.link, each.summary.conclusion, each.claim), {})
+        came_to = (f"**{each.summary.verdict}**", each.otherwise, each.why)
+        row.setdefault(came_to, []).append(each.noise)
     return Table.of(
-        ("experiment", "conclusion", *columns),
+        ("experiment", "conclusion", "noise", "verdict", "otherwise", "what shows it"),
         [
-            (link, claim, *(", ".join(dict.fromkeys(line.get(each, ()))) for each in columns))
-            for (link, _, claim), line in lines.items()
+            (*(("", "") if place else (link, claim)), "; ".join(noises), *came_to)
+            for (link, _, claim), row in rows.items()
+            for place, (came_to, noises) in enumerate(row.items())
         ],
     )
 

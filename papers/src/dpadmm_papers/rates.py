@@ -173,8 +173,9 @@ class RateExperiment(Experiment):
             findings += [judged] if judged else []
             remarks += [] if judged else [self._beyond(name, found)]
         lengths = [
-            Curve.of_runs(name, tuple(values), list(values.values()), name.split(",")[0])
+            Curve.of_runs(label, tuple(values), list(values.values()), calibration)
             for name, values in swept.items()
+            for calibration, _, label in [name.partition(", ")]
         ]
         columns = ("run", "K", "slope from K/10 to K", "at K", "the bound at K")
         return Evaluation(

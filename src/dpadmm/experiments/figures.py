@@ -104,6 +104,7 @@ class Panel:
         """
         words = self.words()
         of_label = colours_of([self]) if colours is None else colours
+        both = {"published", "proven"} <= {curve.calibration for curve in self.curves}
         return LinePlot(
             self.title,
             self.x_label,
@@ -117,6 +118,7 @@ class Panel:
                     curve.high,
                     colour=of_label[curve.label],
                     dashed=curve.calibration == "published",
+                    legend=curve.label if both else "",
                 )
                 for curve in self.curves
             ),
@@ -124,6 +126,7 @@ class Panel:
             log_x=self.x_scale == "log" and not words,
             log_y=self.y_scale == "log",
             ticks=words,
+            dashes="dashed: published" if both else "",
         )
 
     def _name(self, curve: Curve) -> str:

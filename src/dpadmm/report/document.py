@@ -173,7 +173,8 @@ class Series:
 
     Values that are not finite, and on a logarithmic scale those that are not positive, are left out
     of the drawing; the table has them. Lines differ in colour and dashes by their place in the
-    plot; ``colour`` and ``dashed`` say it where both mean something.
+    plot; ``colour`` and ``dashed`` say it where both mean something. Lines with the same ``legend``
+    have one entry there, by default that of their name; ``dashes`` of the plot then say the rest.
     """
 
     name: str
@@ -183,6 +184,7 @@ class Series:
     high: tuple[float, ...] = ()
     colour: int | None = None
     dashed: bool | None = None
+    legend: str = ""
 
 
 @dataclass(frozen=True)
@@ -199,6 +201,7 @@ class LinePlot:
     from_zero: bool = False
     limits: tuple[tuple[str, float], ...] = ()
     ticks: tuple[str, ...] = ()
+    dashes: str = ""
 
     def data(self) -> Table:
         """One row per point of the axis where the series share it, else one per point."""
@@ -244,7 +247,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarPlot:
-    """Bars under each other; ``marked`` are the names of those that stand out, ``faint`` do not."""
+    """Bars under each other; ``marked`` are the names of those that stand out, ``faint`` do not.
+
+    ``dots`` are drawn in their place where nothing is counted from zero.
+    """
 
     title: str
     name_label: str
@@ -254,6 +260,7 @@ class BarPlot:
     of_label: str = ""
     marked: frozenset[str] = frozenset()
     faint: frozenset[str] = frozenset()
+    dots: bool = False
 
     def data(self) -> Table:
         """One row per bar."""

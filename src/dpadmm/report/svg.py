@@ -428,12 +428,18 @@ def _line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Html:
     return element("line", x1=f"{x1:g}", y1=f"{y1:g}", x2=f"{x2:g}", y2=f"{y2:g}", class_=class_)
 
 
-def _legend(lines: Sequence[Series]) -> tuple[list[Html], float]:
+def _legend(plot: LinePlot) -> tuple[list[Html], float]:
     """Names with a piece of their line, in as many rows as they need."""
     drawn: list[Html] = []
     x, y = _LEFT, 16.0
-    for place, line in enumerate(lines):
-        name = cut(line.name, _LONGEST_LABEL)
+    entries: dict[str, tuple[int, Series]] = {}
+    for place, line in enumerate(plot.series):
+        name = line.legend or line.name
+        if name not in entries or (entries[name][1].dashed and not line.dashed):
+            entries[name] = (place, line)
+    # By colour, so that what several plots show stands in one order.
+    for whole, (place, line) in sorted(entries.items(), key=lambda each: _colour(*each[1][::-1])):
+        name = cut(whole, _LONGEST_LABEL)
         needed = 34 + _CHARACTER * len(name) + 14
         if x > _LEFT and x + needed > _WIDTH - _RIGHT:
             x, y = _LEFT, y + 18
@@ -441,6 +447,9 @@ def _legend(lines: Sequence[Series]) -> tuple[list[Html], float]:
         drawn.append(_mark(x + 13, y - 4, _colour(line, place)))
         drawn.append(_label(x + 32, y, name))
         x += needed
+    if plot.dashes:
+        y += 18
+        drawn.append(_label(_LEFT, y, plot.dashes))
     return drawn, y + 10
 
 
@@ -474,7 +483,7 @@ def _mark(x: float, y: float, place: int, hint: str | None = None) -> Html:
 
 def _lines(plot: LinePlot) -> tuple[list[Html], float]:
     many = len(plot.series) > 1
-    drawn, top = _legend(plot.series) if many else ([], 8.0)
+    drawn, top = _legend(plot) if many else ([], 8.0)
     top += 14  # for the label of the vertical axis
     bottom = top + _HEIGHT_OF_AXES - _BOTTOM
     across = scale_over(
@@ -551,11 +560,11 @@ def _bars(plot: BarPlot) -> tuple[list[Html], float]:
     along = scale_over(values, start, end, from_zero=True)
     drawn = [_label(start, 16, plot.value_label, "label axis")]
     top = 26.0
-    for place, bar in enumerate(plot.bars):
-        drawn += _bar(plot, bar, along, top + place * row, start, end)
     bottom = top + row * len(plot.bars)
     if along.low < 0:
         drawn.append(_line(along.at(0.0), top, along.at(0.0), bottom - 6, "rule"))
+    for place, bar in enumerate(plot.bars):
+        drawn += _bar(plot, bar, along, top + place * row, start, end)
     return drawn, bottom + 4
 
 
@@ -569,17 +578,18 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
         value = "none"
     if bar.of is not None:
         value = f"{value} of {cell_text(bar.of)}"
-    # The label keeps clear of a zero line in the middle.
+    # Readable across a zero line in the middle.
+    label = "label halo" if along.low < 0 else "label"
     drawn = [
-        _label(start, top + 13, cut(bar.name, 44)),
-        _label(end, top + 13, value, "label", "end"),
+        _label(start, top + 13, cut(bar.name, 44), label),
+        _label(end, top + 13, value, label, "end"),
     ]
     if bar.of is not None and along.shows(bar.of):
         drawn.append(_block(zero, along.at(bar.of), top + 18, "track"))
-    class_ = "block s1" if marked else "block s0" if bar.value >= 0 else "block s3"
+    class_ = "block s1" if marked else "block s0" if bar.value >= 0 or plot.dots else "block s3"
     if bar.name in plot.faint:
         class_ = "block faint"
-    if not math.isnan(bar.value):
+    if not (math.isnan(bar.value) or plot.dots):
         drawn.append(_block(zero, tip, top + 18, class_))
     if bar.low is not None and bar.high is not None:
         middle = top + 24
@@ -588,6 +598,8 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
             _line(along.at(edge), middle - 4, along.at(edge), middle + 4, "whisker")
             for edge in (bar.low, bar.high)
         ]
+    if known and plot.dots:
+        drawn.append(element("circle", cx=f"{tip:g}", cy=f"{top + 24:g}", r="5", class_=class_))
     return drawn
 
 

@@ -113,7 +113,7 @@ class Figure4(Experiment):
     """The effects of key parameters."""
 
     name: ClassVar[str] = "pdml-figure-4"
-    seconds: ClassVar[float] = 160.0
+    seconds: ClassVar[float] = 360.0
     citation: ClassVar[str] = CITATION
     part: ClassVar[str] = "Fig. 4"
     title: ClassVar[str] = "Empirical risk by the noise bound, the decay and the labels' epsilon"

@@ -264,7 +264,8 @@ class Figure4(Section5):
                 mean, spread = courses[who].mean(axis=1), courses[who].std(axis=1, ddof=1)
                 drawn: dict[str, Any] = {"calibration": calibration}
                 means.append(Curve(who, iterations, tuple(mean.tolist()), **drawn))
-                spreads.append(Curve(who, iterations, tuple(spread.tolist()), **drawn))
+                # The first x is the same in every run: what its spread has is rounding.
+                spreads.append(Curve(who, iterations[1:], tuple(spread[1:].tolist()), **drawn))
                 if calibration == "proven" or who in RIVALS:
                     gaps.append(
                         Curve.of_runs(who, iterations, courses[who] - best[:, None], **drawn)
@@ -287,7 +288,7 @@ class Figure4(Section5):
             ),
             Panel(
                 f"standard deviation, {words}",
-                "iteration",
+                "iteration, from the second",
                 "standard deviation over runs",
                 tuple(spreads),
                 y_scale="log",

@@ -44,7 +44,7 @@ class Theorems3And4(RateExperiment):
     part: ClassVar[str] = "Theorems 3 and 4"
     title: ClassVar[str] = "Criterion (9) over the number of iterations, beside its bound"
     shown: ClassVar[str] = "criterion (9)"
-    seconds: ClassVar[float] = 30.0
+    seconds: ClassVar[float] = 180.0
     settings: ClassVar[Mapping[str, Setting]] = {
         **SETTINGS,
         "tau": ours(1.0, "any positive number will do in (9)"),

@@ -18,7 +18,7 @@ from dpadmm.privacy.figures import AtMost, Given
 from dpadmm.problem.losses import get_loss
 from dpadmm.report.document import Table
 from dpadmm.run.options import TrainingParameters
-from dpadmm_papers.experiment import Evaluation, Experiment, Finding, Setting
+from dpadmm_papers.experiment import Evaluation, Experiment, Finding, Setting, part_name
 from dpadmm_papers.ps_admm.setting import (
     CITATION,
     CONTROL,
@@ -113,17 +113,17 @@ class Section5(Experiment):
 
     def evaluate(self, results: Mapping[str, Result]) -> Evaluation:
         """One panel a budget; the comparison with DVP in every form."""
-        findings = []
+        findings: list[Finding] = []
         for calibration, rival in DVP.items():
-            findings.append(self._compared(results, rival))
+            findings += self._compared(results, rival)
             if calibration == "published":
                 best_penalties = ("penalty", "each at its best")
-                findings.append(self._compared(results, rival, *best_penalties, tuned=True))
+                findings += self._compared(results, rival, *best_penalties, tuned=True)
             findings += self.judge_alone(results, calibration, PS[calibration])
         for (choice, variant), rival in OTHER_DVP.items():
-            findings.append(self._compared(results, rival, choice, variant))
+            findings += self._compared(results, rival, choice, variant)
             both = f"{variant}, each at its best penalty"
-            findings.append(self._compared(results, rival, choice, both, tuned=True))
+            findings += self._compared(results, rival, choice, both, tuned=True)
         return Evaluation(
             (
                 *(self._panel(results, epsilon) for epsilon in self["budgets"]),
@@ -147,29 +147,25 @@ class Section5(Experiment):
         variant: str = "",
         *,
         tuned: bool = False,
-    ) -> Finding:
-        """Whether PS-ADMM is better than a form of DVP at every budget, perhaps each tuned."""
+    ) -> Iterator[Finding]:
+        """Whether PS-ADMM is better than a form of DVP, by the budget, perhaps each tuned."""
         mine = PS[rival.calibration]
-        pairs = {}
         for epsilon in self["budgets elsewhere" if tuned else "budgets"]:
+            pair = (mine, rival)
             if tuned:
-                pairs[epsilon] = [best(self, results, each, epsilon) for each in (mine, rival)]
+                labels = [best(self, results, each, epsilon) for each in pair]
             else:
-                pairs[epsilon] = [each.label(epsilon) for each in (mine, rival)]
-        gaps = {
-            f"epsilon {Given(epsilon)}": self.gain(
-                *(self.course(results, label)[-1] for label in labels)
+                labels = [each.label(epsilon) for each in pair]
+            gap = self.gain(*(self.course(results, label)[-1] for label in labels))
+            part = f"epsilon {Given(epsilon)}"
+            yield Finding.of(
+                part_name("better", part),
+                rival.calibration,
+                all_above({part: gap}),
+                choice=choice,
+                variant=variant,
+                rests_on=labels,
             )
-            for epsilon, labels in pairs.items()
-        }
-        return Finding.judged(
-            "better",
-            rival.calibration,
-            *all_above(gaps),
-            choice=choice,
-            variant=variant,
-            rests_on=[label for labels in pairs.values() for label in labels],
-        )
 
     def _panel(self, results: Mapping[str, Result], epsilon: float) -> Panel:
         messages = range(1, self["K"] + 1)

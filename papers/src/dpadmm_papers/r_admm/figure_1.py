@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 import numpy as np
 
 from dpadmm.experiments.jobs import Job, Result
-from dpadmm.experiments.measures import Interval, mean_interval
+from dpadmm.experiments.measures import mean_interval
 from dpadmm.experiments.problems import NamedProblem
 from dpadmm_papers.experiment import (
     Conclusion,
@@ -18,6 +18,8 @@ from dpadmm_papers.experiment import (
     Setting,
     ours,
     paper,
+    part_name,
+    split,
 )
 from dpadmm_papers.jobs import OptimumJob
 from dpadmm_papers.r_admm.common import CITATION, COMMON
@@ -37,6 +39,9 @@ _SIMILAR: Final = 1.5
 _UNDONE: Final = 1e-4
 # A choice of ours that a verdict was varied over.
 _ATTAINED: Final = "what counts as attained"
+_CONVERGES: Final = "convergence is attained"
+# The parts of that claim, and what the labels of their cells begin with.
+_PANELS: Final = {"(b)": "b, ", "(c)": "c, "}
 
 
 class FigureOne(Experiment):
@@ -108,14 +113,17 @@ class FigureOne(Experiment):
             "mean over odd iterations of the loss above that of the optimum grows: the 97.5% "
             "interval over draws is above 0, in (b) and in (c).",
         ),
-        Conclusion(
-            "convergence is attained",
-            "The convergence is attained in both cases, with penalties that differ between parties "
-            "(b) and with a common one (c).",
-            "After the last iteration (100) the 97.5% interval over draws of the average loss "
-            f"above that of the pooled optimum is below {_CONVERGED:.0%} of the way from the "
-            "start, for every growth in (b) and (c).",
-            choices=(_ATTAINED,),
+        *split(
+            Conclusion(
+                _CONVERGES,
+                "The convergence is attained in both cases, with penalties that differ between "
+                "parties (b) and with a common one (c).",
+                "After the last iteration (100) the 97.5% interval over draws of the average loss "
+                f"above that of the pooled optimum is below {_CONVERGED:.0%} of the way from the "
+                "start, for every growth.",
+                choices=(_ATTAINED,),
+            ),
+            *_PANELS,
         ),
     )
 
@@ -204,28 +212,38 @@ class FigureOne(Experiment):
             Finding.of(name, "", judged, rests_on=self._rests_on(name))
             for name, judged in self._judge(courses).items()
         ]
-        findings.append(
+        findings += [
             Finding.of(
-                "convergence is attained",
+                name,
                 "",
-                all_below(self._ends(courses), ".2%", REACHED),
+                judged,
                 choice=_ATTAINED,
                 variant=f"{REACHED:.0%} left",
-                rests_on=self._rests_on("convergence is attained"),
+                rests_on=self._rests_on(name),
             )
-        )
+            for name, judged in self._attained(courses, REACHED).items()
+        ]
         return Evaluation(tuple(panels), tables, tuple(findings), self._remarks(courses))
 
-    def _ends(self, courses: Courses) -> dict[str, Interval]:
-        """What is left after the last iteration, for every growth."""
+    def _attained(self, courses: Courses, most: float) -> dict[str, Judged]:
+        """Whether no more is left after the last iteration, for every growth of a panel."""
         small = self["networks"][0]
         return {
-            label: mean_interval(courses.gaps(label, small)[:, -1]) for label in self._growing()
+            part_name(_CONVERGES, part): all_below(
+                {
+                    label: mean_interval(courses.gaps(label, small)[:, -1])
+                    for label in self._growing()
+                    if label.startswith(begins)
+                },
+                ".2%",
+                most,
+            )
+            for part, begins in _PANELS.items()
         }
 
     def _rests_on(self, conclusion: str) -> list[str]:
         """Optima always; courses of gammas, or of growths."""
-        if conclusion in ("growth slows", "convergence is attained"):
+        if conclusion.startswith(("growth slows", _CONVERGES)):
             return [f"N = {self['networks'][0]}, optimum", "fixed", *self._growing()]
         return [
             label
@@ -249,7 +267,7 @@ class FigureOne(Experiment):
             "gamma damps": all_below(calmer, ".2g"),
             "gamma slows": all_above(slower, ".2%"),
             "growth slows": all_above(grown, ".2%"),
-            "convergence is attained": all_below(self._ends(courses), ".2%", _CONVERGED),
+            **self._attained(courses, _CONVERGED),
         }
 
     def _compensation(self, courses: Courses) -> Judged:
