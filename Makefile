@@ -37,7 +37,7 @@ demo: $(PACKAGE)
 
 # One BLAS thread per worker: more would fight over the cores. Neighbouring tests stay with one worker,
 # which starts what they share once, until another one has nothing left to do.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
+PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 test: $(STAMP)
 	$(PYTEST)
 
