@@ -301,6 +301,8 @@ def effects_of(
     constants = len(response.constants)
     in_units = estimate.mapped(design.change(constants, response.unit))
     in_units.coefficients[:constants] += response.centre
+    # Those of a private linear fit always are.
+    robust = robust or (in_units.robust is not None and math.isfinite(in_units.ratio))
     return Effects(
         response.family,
         (*response.constants, *design.names),

@@ -49,8 +49,8 @@ noise alone has (:math:`s_H` its deviation beside the diagonal, p coefficients).
    .. math:: V = (f\tilde A_+)^{-1}\bigl[B + c^2s_g^2I + f^2s_A^2(|d|^2I+dd^\top)\bigr]
                  (f\tilde A_+)^{-1},
 
-   B is A times the ratio of the fourth sum to the trace of A (the residual variance, where no row
-   is shortened), or the released second moment where errors are robust.
+   B is the released second moment: errors are robust. A multiple of A would say too much of columns
+   whose rows are shortened more than others, and too little of the rest.
 
 **When it works.** Before anything is spent :math:`q = n\bar\mu/p^{1.5}` is known, :math:`\bar\mu`
 being one over the noise in the sum in units of a row: too small a q is refused or warned of
@@ -427,14 +427,12 @@ def _second_line(facts: RegressionFacts, path: _Path, heard: _Heard) -> _Path:
     scale = freedom * clip**2 * max(float(squares), _LEAST_SQUARES) / float(root.values.sum())
     noise = (clip * deviation) ** 2 * np.eye(size) + _step_noise(part * step, matrix_noise)
 
-    def covariance(meat: Array) -> Array:
-        return point.map.T @ root.sandwich(meat + noise) @ point.map / part**2
-
+    # Noise may leave a direction without scatter; all of it is counted beside.
+    values, vectors = np.linalg.eigh(freedom * second_moment)
+    meat = (vectors * np.maximum(values, 0.0)) @ vectors.T + noise
+    errors = point.map.T @ root.sandwich(meat) @ point.map / part**2
     beta = point.beta + point.map.T @ step
-    found = covariance(scale * root.whole())
-    estimate = Coefficients(
-        beta, found, root.ratio, scale, robust=covariance(freedom * second_moment)
-    )
+    estimate = Coefficients(beta, errors, root.ratio, scale, robust=errors)
     return _Path(Point(beta, point.map), clip, estimate)
 
 

@@ -53,7 +53,8 @@ class InferSection(Part):
         For survival: the numeric columns of a person's first and last time, and the public edges
         of the periods, or how many of length 1 begin at 0.
     robust
-        For gaussian: errors that allow residuals to vary with the columns.
+        For gaussian: errors that allow residuals to vary with the columns, in the fit without
+        privacy beside a simulation. Those of a private fit always do.
     level
         Of the intervals.
     """

@@ -63,8 +63,8 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
     periods : int or sequence of float, optional
         For "survival": how many periods of length 1 begin at 0, or their public edges.
     robust : bool
-        For "gaussian": errors that allow residuals to vary with the columns (HC1). They cost
-        nothing more.
+        For "gaussian": errors that allow residuals to vary with the columns (HC1), without
+        privacy. Those of a private fit always do.
     noise : {"own", "shared"}
         Whose noise there is, as for ``dp-gd``.
     colluders : int, optional
