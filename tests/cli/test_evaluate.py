@@ -246,6 +246,24 @@ def test_a_ledger_knows_which_rows_a_run_was_trained_on(hospitals, dpadmm):
     assert "holdout must be what run 'second' was trained with" in refused.stderr
 
 
+def test_rows_are_evaluated_as_they_were_trained_on(hospitals, dpadmm, monkeypatch):
+    """Of other spellings the ledgers would hand out the histogram that was paid for before."""
+    run = write(hospitals, HELD_OUT, ledgers=20.0)
+    assert dpadmm("train", run).exit_code == 0
+    before = spent(hospitals)
+    run.write_text(run.read_text().replace("[data]", "[data]\nignore_case = true"))
+
+    def never(*args):
+        raise AssertionError("rows were read")
+
+    monkeypatch.setattr("dpadmm.run.evaluate_files.look_first", never)
+    monkeypatch.setattr("dpadmm.run.evaluate_files.read_parties", never)
+    done = dpadmm("evaluate", run)
+    assert done.exit_code == 2
+    assert "must say how files are read as they did" in " ".join(done.output.split())
+    assert spent(hospitals) == before
+
+
 def test_the_same_evaluation_is_known_in_whatever_order_ledgers_are_named(hospitals, dpadmm):
     run = write(hospitals, HELD_OUT.replace('run_id = "first"', "evaluate = true"), ledgers=20.0)
     parties, ledgers = run.read_text().split("[ledgers]\n")

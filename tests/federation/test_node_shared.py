@@ -4,6 +4,7 @@ import json
 import shutil
 import time
 import tomllib
+from contextlib import ExitStack
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,13 +12,18 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
+from tests.helpers.federation_net import sign_again
 from tests.helpers.kill_run import Trial
 from tests.helpers.shared_run import lie_in_round
 
 from dpadmm.errors import ExchangeError, ParameterError
+from dpadmm.federation.agreement import Consents, Disagreement, consents_note
 from dpadmm.federation.config import AgreedRun, load_node_config
+from dpadmm.federation.identity import read_certificate
 from dpadmm.federation.recovery import Decision, View
 from dpadmm.federation.runtime import NodeRuntime, prepare_node
+from dpadmm.federation.transport.session import Security
+from dpadmm.federation.watcher import Watcher
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.config import validated
@@ -227,6 +233,35 @@ def test_who_agrees_by_another_certificate_is_named_and_nothing_is_spent(build):
     for name in NAMES[1:]:
         federation.kill(name)
     assert {name: spent(federation, name) for name in NAMES} == dict.fromkeys(NAMES, 0.0)
+
+
+def test_a_node_goes_on_by_the_certificate_that_it_agreed_with(build, tmp_path):
+    """By its next one nobody would count its keys: an evaluation would wait for them for ever."""
+    federation = build(averager=None, topology="complete")
+    certificates, place = federation.folder / "certificates", federation.folder / "west.toml"
+    (tmp_path / "next").mkdir()
+    sign_again(certificates, "west", tmp_path / "next", begin=-1, end=30)
+    pins = federation.pins["west"], read_certificate(tmp_path / "next" / "west.pem").fingerprint
+    for path in (place, federation.folder / "west.agreed.toml"):
+        told = f'rotation = {{west = ["{pins[0]}", "{pins[1]}"]}}\n[run]'
+        told = path.read_text().replace("[run]", told, 1)
+        path.write_text(told.replace("[pins]", f'[next_pins]\nwest = "{pins[1]}"\n[pins]'))
+
+    def go_on():
+        setup = prepare_node(load_node_config(place))
+        with Watcher("west", terminal=False) as watcher, ExitStack() as stack:
+            node = NodeRuntime.open(setup, watcher, stack)
+            agreed = {}
+            for name in NAMES:
+                files = (certificates / each for each in ("ca.pem", f"{name}.pem", f"{name}.key"))
+                agreed[name] = Consents(name, setup.run, Security(*files)).own()
+            node.store.take_note(setup.run, "agreed", consents_note(agreed))
+            return node.connect()
+
+    go_on()
+    place.write_text(place.read_text().replace("certificates/west", f"{tmp_path}/next/west"))
+    with pytest.raises(Disagreement, match="must be the one by which west agreed to this run"):
+        go_on()
 
 
 # -- a server that lies --------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """Studies between nodes: the figures of one process, charged once, whatever happens to a node."""
 
+import re
 import tomllib
 
 import numpy as np
@@ -11,17 +12,20 @@ from tests.helpers.federation_net import StudyFederation
 from tests.helpers.kits import Members
 
 from dpadmm.data.study_rows import read_study_rows
-from dpadmm.errors import ParameterError
+from dpadmm.errors import ParameterError, PreflightStop
 from dpadmm.federation.agreed_study import question_of
 from dpadmm.federation.config import AgreedRun, load_node_config
 from dpadmm.federation.joining import current_kit
 from dpadmm.federation.kit import readme
 from dpadmm.federation.membership import load_federation, remove, write_change
+from dpadmm.federation.node import check_node, check_own_rows, look_before_start
 from dpadmm.federation.node_study import study_shard
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.privacy.noise import SimulatedNoise
+from dpadmm.privacy.noise import SimulatedNoise, secure_noise
+from dpadmm.run.charges import open_runs
 from dpadmm.run.config import validated
+from dpadmm.run.plan import announced
 from dpadmm.solvers.workspace import Workspace
 from dpadmm.studies.study import StudyRows, run_study
 
@@ -43,6 +47,7 @@ columns = ["age", "ward"]
 """
 KINDS = {"describe": WISHES, "infer": REGRESSION}
 ROWS = (900, 700, 800)
+LINKS = [["west", "north"], ["south", "west"]]
 
 
 def planned(federation, text):
@@ -121,6 +126,7 @@ def same(found, other):
         ("infer", "own", "complete"),
         ("infer", "shared", "hub"),
         ("infer", "shared", "path"),
+        ("describe", "own", LINKS),
     ],
 )
 def test_nodes_find_what_one_process_finds(make_study, kind, noise, graph):
@@ -276,6 +282,67 @@ def test_what_is_asked_is_agreed_on_and_no_other_record_is_overwritten(make_stud
     (federation.folder / "north.record").write_text('{"run_sha256": "ab", "format": 1}')
     with pytest.raises(ParameterError, match="that of another run"):
         prepare_node(load_node_config(federation.folder / "north.toml"), insecure_loopback=True)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('columns = ["age"]', 'columns = ["ward"]'),
+        ("upper = 100", "upper = 90"),
+        ('[node]\nname = "north"', '[node]\nname = "north"\naliases = {ward = {first = "a"}}'),
+    ],
+)
+def test_one_name_in_a_ledger_is_never_two_questions(make_study, old, new):
+    """As many columns, or other bounds: the sums have one form, and must not be mixed up."""
+    federation = make_study("infer", topology="complete", tls=False)
+    federation.tables = REGRESSION.replace('["age", "ward"]', '["age"]')
+
+    def at_north(old="", new=""):
+        federation.write("north")
+        for place in federation.folder.glob("*.toml"):
+            # Which schema is not agreed on, for one with other bounds.
+            text = re.sub("^schema_sha256.*$", "", place.read_text(), flags=re.M)
+            place.write_text(text.replace(old, new))
+        config = load_node_config(federation.folder / "north.toml")
+        setup = prepare_node(config, insecure_loopback=True)
+        (found,) = (check for check in check_node(setup) if check.check == "ledger")
+        return setup, found
+
+    setup, found = at_north()
+    assert found.ok, found.words
+    own, study = setup.planned.of_party(0), {"preparation": setup.preparation}
+    with SQLiteLedger(federation.folder / "north.ledger") as ledger:
+        for run in open_runs(own, [ledger], "trial", secure_noise(), part=setup.view.part, **study):
+            run.reserve(0, announced(own)[0][0])
+            run.close()
+    # Only what is made of the sums differs: that is free.
+    federation.tables += "level = 0.5\n"
+    assert at_north()[1].ok
+    _, found = at_north(old, new)
+    assert not found.ok
+    assert "must continue with the parameters it began with" in found.words
+
+
+def test_the_pre_flight_of_a_node_knows_what_a_regression_asks(make_study):
+    """Counts that are no counts are told to the owner of the rows, and to nobody else."""
+    federation = make_study("infer", topology="complete", policy={"preflight": "stop"}, tls=False)
+    schema = federation.folder / "schema.toml"
+    schema.write_text(schema.read_text().replace("lower = 0", "lower = -50"))
+    federation.tables = '[infer]\nfamily = "poisson"\nresponse = "age"\ncolumns = ["ward"]\n'
+    agreed = re.sub("^schema_sha256.*$", "", federation.agreed_text(), flags=re.M)
+    federation.write("north", policy={"preflight": "stop"}, agreed=agreed)
+    place = federation.folder / "north.csv"
+    setup = prepare_node(load_node_config(federation.folder / "north.toml"), insecure_loopback=True)
+    look_before_start(setup, None)
+    place.write_text(re.sub(r"^(\d*[0-4]),", r"-\1.5,", place.read_text(), flags=re.M))
+    with pytest.raises(PreflightStop) as stopped:
+        look_before_start(setup, None)
+    told = setup.config.preflight_file.read_text()
+    assert "rows have a count below zero, and become a fixed row" in told
+    assert "count" not in str(stopped.value)
+    (found,) = check_own_rows(setup, None)
+    assert not found.ok
+    assert "count" not in found.words
 
 
 def test_a_federation_is_set_up_for_a_study(tmp_path):

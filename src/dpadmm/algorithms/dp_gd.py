@@ -262,6 +262,13 @@ class DPGD(SummedGaussian):
         return self.first_sigma is not None
 
     @property
+    def idle_fields(self) -> frozenset[str]:
+        """What only rows that are centred need, where they are not."""
+        if self.centres:
+            return frozenset()
+        return super().idle_fields | {"first_sensitivity", "first_sigma", "mean_row_noise"}
+
+    @property
     def decided_options(self) -> dict[str, Any]:
         """Whether rows are centred: the map, or that there is none, stays after a loss."""
         return {"center": "on" if self.centres else "off"}

@@ -305,6 +305,26 @@ def key_text(run: bytes, view: int, name: str, public_key: bytes) -> bytes:
     ).encode("ascii")
 
 
+def check_same(consents: Mapping[str, Consent], name: str, own: str | None) -> None:
+    """Refuse to go on by another certificate than a party agreed with: the others count only that.
+
+    Parameters
+    ----------
+    consents
+        Of all nodes of a run.
+    name, own
+        This party, and the sha256 of its certificate now.
+    """
+    for text in consents[name].certificates[:1]:
+        found = hashlib.sha256(from_base64(text)).hexdigest()
+        if found != own:
+            raise Disagreement(
+                f"certificate under [certificates] must be the one by which {name} agreed to this "
+                f"run, {found}; it is {own}. Noise is shared, and the others count no key of "
+                "another: name that one until the run ends. Nothing more was spent."
+            )
+
+
 def check_pinned(consents: Mapping[str, Consent], pins: Mapping[str, str]) -> None:
     """Refuse parties that agreed with a certificate other than the pinned one.
 

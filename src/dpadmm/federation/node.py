@@ -23,9 +23,9 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -60,10 +60,11 @@ from dpadmm.privacy.noise import secure_noise
 from dpadmm.report.svg import MOST_LINKS, MOST_PARTIES
 from dpadmm.run.charges import check_evaluation, check_owner, check_runs, has_begun
 from dpadmm.run.engine import RunEnded
-from dpadmm.run.files import Owner, file_schema, look_at_rows, look_first, tell_owner
+from dpadmm.run.files import Fault, Owner, file_schema, look_at_rows, look_first, tell_owner
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run
 from dpadmm.solvers.cluster import Cluster
+from dpadmm.studies.study_files import contradictions
 
 
 def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
@@ -339,12 +340,21 @@ def look_before_start(setup: NodeSetup, owner: Owner | None) -> None:
         except (ParameterError, LedgerError):
             return
     told = setup.configuration
-    look_first(told, file_schema(setup.schema, told), config.preflight_file, owner)
+    place = config.preflight_file
+    look_first(told, file_schema(setup.schema, told), place, owner, partial(_faults, setup))
+
+
+def _faults(setup: NodeSetup) -> Mapping[str, Sequence[Fault]]:
+    """What contradicts itself in this party's rows, by what a study asks of them."""
+    if setup.question is None:
+        return {}
+    told = setup.study_config()
+    return contradictions(told, file_schema(setup.schema, told), setup.question.faults)
 
 
 def _rows(setup: NodeSetup, owner: Owner | None) -> str:
     told, place = setup.configuration, setup.config.preflight_file
-    found = look_at_rows(told, file_schema(setup.schema, told))
+    found = replace(look_at_rows(told, file_schema(setup.schema, told)), faults=_faults(setup))
     tell_owner(found, place, owner)
     if found.wrong:
         raise ParameterError(f"some look wrong; {place} says which, to you alone.")
@@ -357,7 +367,14 @@ def _check_charges(setup: NodeSetup, ledger: SQLiteLedger, account: Account) -> 
     view = View.whole(agreed, setup.planned, setup.schema)
     own = setup.planned.of_party(agreed.names.index(setup.name))
     check_owner(setup.name, ledger, setup.schema.sha256)
-    check_runs(own, [ledger], view.run_id, secure_noise(), part=view.part)
+    check_runs(
+        own,
+        [ledger],
+        view.run_id,
+        secure_noise(),
+        part=view.part,
+        preparation=setup.preparation,
+    )
     check_evaluation(setup.whole(), {setup.name: account}, view.run_id)
     return view
 

@@ -24,8 +24,7 @@ from dpadmm.run.files import file_schema, party_schema
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import ledger_facts
 from dpadmm.run.session import ORDER_NOT_COVERED, state_privacy
-from dpadmm.studies.describe_files import Description
-from dpadmm.studies.infer_files import Inference
+from dpadmm.studies.questions import StudyAnswer
 from dpadmm.studies.study import StudyRun, Sums
 
 
@@ -64,7 +63,7 @@ class NodeStudy:
         return ledger_facts(self.setup.configuration.ledgers)
 
     @cached_property
-    def answer(self) -> Description | Inference:
+    def answer(self) -> StudyAnswer:
         """What was found."""
         assert self.setup.question is not None
         return self.setup.question.answer(self.done)

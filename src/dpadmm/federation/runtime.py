@@ -31,7 +31,7 @@ from dpadmm.federation.config import (
     load_agreed_run,
 )
 from dpadmm.federation.identity import AUTHORITY, certificate_facts, from_base64, read_certificate
-from dpadmm.federation.keys import SessionKeys, check_pinned
+from dpadmm.federation.keys import SessionKeys, check_pinned, check_same
 from dpadmm.federation.page_server import read_token
 from dpadmm.federation.reach import Reach
 from dpadmm.federation.recovery import Departure, View
@@ -52,6 +52,7 @@ from dpadmm.run.files import check_files, check_results, file_schema, reading_wo
 from dpadmm.run.options import ConvergenceWarning, PrivacyWarning
 from dpadmm.run.plan import Plan, announced
 from dpadmm.studies.questions import StudyQuestion
+from dpadmm.studies.study import StudyRows
 from dpadmm.studies.study_files import StudyConfig, StudyResult, StudySection
 
 
@@ -131,9 +132,12 @@ class NodeSetup:
 
     @cached_property
     def preparation(self) -> str:
-        """A word for how this node's file is read."""
-        told = self.configuration
-        return reading_word(told, file_schema(self.schema, told))
+        """A word for what this node's rows become, and of a study what it asks of them."""
+        told, question = self.configuration, self.question
+        word = reading_word(told, file_schema(self.schema, told))
+        if question is None:
+            return word
+        return StudyRows(question=question.public | {"reading": word}).preparation
 
     @cached_property
     def question(self) -> StudyQuestion | None:
@@ -562,6 +566,8 @@ class NodeRuntime:
         if before is not None:
             if setup.planned.algorithm.summation is not None:
                 check_pinned(before, config.pinned.in_run(before))
+                if config.node.role == "party":
+                    check_same(before, setup.name, config.pinned.own)
             self.watcher.event("continued", round=self.store.rounds(run), spec=run.hex())
         else:
             self.watcher.event("agreeing", neighbours=list(config.addresses))

@@ -247,7 +247,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarPlot:
-    """Bars under each other; ``marked`` are the names of those that stand out, ``faint`` do not."""
+    """Bars under each other; ``marked`` are the names of those that stand out, ``faint`` do not.
+
+    ``dots`` are drawn in their place where nothing is counted from zero.
+    """
 
     title: str
     name_label: str
@@ -257,6 +260,7 @@ class BarPlot:
     of_label: str = ""
     marked: frozenset[str] = frozenset()
     faint: frozenset[str] = frozenset()
+    dots: bool = False
 
     def data(self) -> Table:
         """One row per bar."""

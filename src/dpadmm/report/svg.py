@@ -560,11 +560,11 @@ def _bars(plot: BarPlot) -> tuple[list[Html], float]:
     along = scale_over(values, start, end, from_zero=True)
     drawn = [_label(start, 16, plot.value_label, "label axis")]
     top = 26.0
-    for place, bar in enumerate(plot.bars):
-        drawn += _bar(plot, bar, along, top + place * row, start, end)
     bottom = top + row * len(plot.bars)
     if along.low < 0:
         drawn.append(_line(along.at(0.0), top, along.at(0.0), bottom - 6, "rule"))
+    for place, bar in enumerate(plot.bars):
+        drawn += _bar(plot, bar, along, top + place * row, start, end)
     return drawn, bottom + 4
 
 
@@ -578,17 +578,18 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
         value = "none"
     if bar.of is not None:
         value = f"{value} of {cell_text(bar.of)}"
-    # The label keeps clear of a zero line in the middle.
+    # Readable across a zero line in the middle.
+    label = "label halo" if along.low < 0 else "label"
     drawn = [
-        _label(start, top + 13, cut(bar.name, 44)),
-        _label(end, top + 13, value, "label", "end"),
+        _label(start, top + 13, cut(bar.name, 44), label),
+        _label(end, top + 13, value, label, "end"),
     ]
     if bar.of is not None and along.shows(bar.of):
         drawn.append(_block(zero, along.at(bar.of), top + 18, "track"))
-    class_ = "block s1" if marked else "block s0" if bar.value >= 0 else "block s3"
+    class_ = "block s1" if marked else "block s0" if bar.value >= 0 or plot.dots else "block s3"
     if bar.name in plot.faint:
         class_ = "block faint"
-    if not math.isnan(bar.value):
+    if not (math.isnan(bar.value) or plot.dots):
         drawn.append(_block(zero, tip, top + 18, class_))
     if bar.low is not None and bar.high is not None:
         middle = top + 24
@@ -597,6 +598,8 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
             _line(along.at(edge), middle - 4, along.at(edge), middle + 4, "whisker")
             for edge in (bar.low, bar.high)
         ]
+    if known and plot.dots:
+        drawn.append(element("circle", cx=f"{tip:g}", cy=f"{top + 24:g}", r="5", class_=class_))
     return drawn
 
 

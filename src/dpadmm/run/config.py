@@ -99,8 +99,9 @@ def _whole_number(value: Any) -> Any:
 def _name_or_edges(value: Any) -> Any:
     if isinstance(value, str):
         return value
-    good = isinstance(value, list) and all(
-        isinstance(edge, list)
+    # Pairs that were checked before are tuples: a study hands them on.
+    good = isinstance(value, list | tuple) and all(
+        isinstance(edge, list | tuple)
         and len(edge) == 2
         and type(edge[0]) is type(edge[1])
         and type(edge[0]) in (int, str)

@@ -476,11 +476,18 @@ def _identity(
 
 
 def fingerprint(algorithm: Algorithm, site: Site, rounds: int) -> str:
-    """A hash of everything public that decides what a run computes."""
+    """A hash of everything public that decides what a run computes.
+
+    A ledger compares it, so that no run goes on with other noise, parameters or parties.
+    """
+    # Between nodes the wire format has changed as well: no run of 0.2 goes on there.
+    idle = algorithm.idle_fields if len(site.index) == site.parties else ()
     digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape}".encode())
     parts: tuple[Any, ...] = (algorithm, site)
     for part in parts:
         for item in fields(part):
+            if item.name in idle:
+                continue
             value = getattr(part, item.name)
             digest.update(item.name.encode())
             digest.update(

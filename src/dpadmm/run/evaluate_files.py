@@ -38,6 +38,7 @@ from dpadmm.run.files import (
     look_first,
     plan_config,
     read_parties,
+    reading_word,
     run_name,
     run_noise,
     run_session,
@@ -105,7 +106,7 @@ def evaluate_run(
         whole = _whole(config, schema, counted, request)
         planned = whole.evaluation(weights)
         name_of_run, split = run_name(config, schema, counted), whole.wish.split
-        _check_trained_rows(accounts, name_of_run, split)
+        _check_trained_rows(accounts, name_of_run, split, reading_word(config, schema))
         run_id = evaluation_id(name_of_run, planned)
         part = split.held_out
         for name, events in zip(planned.site.names, announced(planned), strict=True):
@@ -169,14 +170,21 @@ def _other_run(config: RunConfig, model: Model) -> str:
     return f"which has {'; '.join(pairs)}"
 
 
-def _check_trained_rows(accounts: Mapping[str, Account], run_id: str, split: Split) -> None:
-    """Refuse to treat rows as held out if a ledger shows that the run of that name read them."""
+def _check_trained_rows(
+    accounts: Mapping[str, Account], run_id: str, split: Split, word: str
+) -> None:
+    """Refuse rows that were trained on, or are read otherwise than then, by what ledgers know."""
     for name, account in accounts.items():
         known = account.runs.get(run_id)
         if known is not None and known.rows != split.train(account.dataset.rows):
             raise ParameterError(
                 f"holdout must be what run {run_id!r} was trained with, by the ledger of party "
                 f"{name}; the run says {split.holdout!r}. Name the run that made the model."
+            )
+        if known is not None and known.preparation not in (None, word):
+            raise ParameterError(
+                f"[data] and [[party]] must say how files are read as they did when run {run_id!r} "
+                f"was charged to the ledger of party {name}; they differ: take the change back."
             )
 
 
