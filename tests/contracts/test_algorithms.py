@@ -523,8 +523,8 @@ def test_an_outside_algorithm_without_a_published_claim_has_no_published_calibra
 
 
 def test_an_audit_refuses_a_kind_of_noise_that_it_does_not_know_and_says_which_it_knows(outside):
-    from dpadmm.audit.algorithms import AlgorithmCase
-    from dpadmm.audit.verdict import audit_case
+    from dpadmm.audit.algorithms import audit_algorithm
+    from dpadmm.audit.scene import Scene
 
     with pytest.raises(ParameterError, match=r"noise must be Gaussian .* draw 'output' is of"):
-        audit_case(AlgorithmCase("laplace-admm", 1.0, 1e-5, rounds=2), samples=100)
+        audit_algorithm(Scene("laplace-admm", 1.0, 1e-5, rounds=2), samples=100)
