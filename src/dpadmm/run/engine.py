@@ -11,7 +11,7 @@ import json
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -134,7 +134,7 @@ class RoundHistory:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run leaves behind; ``last``, ``tail`` and ``mean`` are functions of messages.
+    """What a run leaves behind; all but ``events`` is a function of messages.
 
     Attributes
     ----------
@@ -147,6 +147,8 @@ class Outcome:
         The mean of each party's models over all rounds.
     events
         What each party was charged, round by round.
+    state
+        The algorithm's state after the last round.
     """
 
     last: Array
@@ -154,6 +156,7 @@ class Outcome:
     mean: Array
     history: RoundHistory
     events: tuple[tuple[Event, ...], ...]
+    state: Any = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -389,6 +392,7 @@ class _Progress:
             mean=self.total / max(1, self.done),
             history=RoundHistory(self.disagreement[: self.done], self.change[: self.done]),
             events=tuple(ledger.events for ledger in ledgers),
+            state=self.state,
         )
 
     def save(self, checkpoint: Checkpoint, workspace: Workspace, ledgers: Sequence[Ledger]) -> None:
