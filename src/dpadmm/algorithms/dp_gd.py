@@ -210,11 +210,6 @@ class DPGD(SummedGaussian):
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate the noise to the budgets, and the step to the noise."""
         options, budget = cls.options_and_budget(settings)
-        if settings.calibration != "proven":
-            raise ParameterError(
-                f"calibration must be 'proven' for {cls.name!r}, which is no paper's algorithm "
-                f"with noise of its own to reproduce; got {settings.calibration!r}."
-            )
         if options.noise == "own" and options.colluders is not None:
             raise ParameterError(
                 "colluders must be left out with noise = 'own', which counts "
@@ -352,7 +347,7 @@ class DPGD(SummedGaussian):
 
 def _check_size(state: DPGDState) -> None:
     """Refuse a state that honest messages never reach: margins stay far from overflow."""
-    largest = max(float(np.abs(part).max()) for part in state)
+    largest = np.max([np.abs(part).max() for part in state])  # NaN, if there is one
     if not largest <= _LARGEST:
         raise ParameterError(
             f"messages must lead to a model of at most {_LARGEST:g} in every entry; it is "
