@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -226,25 +227,34 @@ def test_the_readme_says_what_was_measured(measured):
     assert gap < 0.1
 
 
-def intervals(part, settled=True, strength=200.0):
+def intervals(part, settled=True, begun=True, strength=200.0):
     """Trials of two coefficients of which the second one covers so often."""
     hits = np.ones((500, 2), np.bool_)
     hits[:20, 0] = hits[: round(500 * (1 - part)), 1] = False
-    told = np.full(500, 3.0), np.full(500, settled), np.ones(2)
+    told = np.full(500, 3.0), np.full(500, settled), np.full(500, begun), np.ones(2)
     setting = inference.Setting("binomial", "normal", 2000, 2, 1.0, 1.0)
     return inference.Found(setting, inference.Trials(np.array(strength), hits, *told))
 
 
 def test_a_table_of_intervals_checks_what_the_rule_takes_alone():
-    assert intervals(0.94).missed == []
-    assert intervals(0.92).note == "low"
+    assert (intervals(0.94).missed, intervals(0.94).note) == ([], "")
+    # 500 repetitions may say so by chance.
+    assert (intervals(0.92).missed, intervals(0.92).note) == ([], "outside: worst")
     assert intervals(0.80).missed == ["mean", "worst"]
+    assert intervals(0.80).note == "MISSED: mean, worst"
     assert intervals(0.80, settled=False).note == "not accepted"
-    assert (intervals(0.80, strength=50).before, intervals(0.80, strength=50).missed) == (
-        "warns",
-        [],
-    )
+    assert intervals(0.80, begun=False).note == "not accepted"
+    weak = intervals(0.80, strength=50)
+    assert (weak.before, weak.missed) == ("warns", [])
     assert intervals(0.80, strength=5).before == "refuses"
+    # However few are given without a warning, nobody warns who gets one of them.
+    few = intervals(0.80)
+    begun = np.arange(500) % 15 == 0
+    few = replace(few, trials=few.trials._replace(begun=begun))
+    assert few.accepted
+    assert not replace(
+        few, trials=few.trials._replace(begun=begun & (np.arange(500) < 300))
+    ).accepted
 
 
 def test_real_effects_stand_beside_those_without_privacy(monkeypatch):

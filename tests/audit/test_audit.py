@@ -603,7 +603,7 @@ def test_silent_noise_is_none():
     values = np.ones((1, 2, 1, 3))
     assert (silent.add_gaussian(values, np.ones(1), parties, 0, "output") == values).all()
     assert not silent.exponential_norm(values.shape, parties, 0, "gradient").any()
-    with pytest.raises(ParameterError, match="no form without noise"):
+    with pytest.raises(ParameterError, match="must be Gaussian or of density"):
         silent.generator(0, 0, 0, "labels")
 
 

@@ -185,7 +185,7 @@ def test_a_recording_hands_the_draws_on_bit_for_bit():
         echo.exponential_norm(values.shape, parties, 0, "objective"), drawn
     )
     assert (echo.add_gaussian(values, sigma, parties, 0, "output") == values).all()
-    with pytest.raises(ParameterError, match="no form without noise"):
+    with pytest.raises(ParameterError, match="must be Gaussian or of density"):
         echo.generator(0, 0, 0, "labels")
 
 

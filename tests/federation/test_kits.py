@@ -1,5 +1,6 @@
 """A federation from one public file: what is made, what is refused, and what changes later."""
 
+import base64
 import itertools
 import json
 import os
@@ -9,6 +10,13 @@ import zipfile
 
 import pytest
 import tomli_w
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.utils import (
+    decode_dss_signature,
+    encode_dss_signature,
+)
+from cryptography.hazmat.primitives.serialization import Encoding
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
@@ -20,6 +28,7 @@ from dpadmm.federation import membership
 from dpadmm.federation.agreement import Consents
 from dpadmm.federation.config import AgreedRun, load_agreed_run, load_node_config
 from dpadmm.federation.identity import (
+    load_certificates,
     make_authority,
     read_certificate,
     read_request,
@@ -28,10 +37,13 @@ from dpadmm.federation.identity import (
 from dpadmm.federation.joining import Choices, current_kit, join, read_kit, unpinned
 from dpadmm.federation.kit import kits_of, read_files, write_kits, zipped
 from dpadmm.federation.membership import load_federation, sign_requests, write_change
-from dpadmm.federation.pins import PHRASE, WORDS, Pinned, PinTable, spoken
+from dpadmm.federation.pins import PHRASE, WORDS, PinTable, spoken
 from dpadmm.federation.runtime import prepare_node
+from dpadmm.federation.transport.wire import Consent
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.model import load_model
+
+P256_ORDER = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
 @pytest.fixture
@@ -558,6 +570,18 @@ def finish(members, name, *, revoke=False):
     members.kits()
 
 
+def rewritten(certificate):
+    """The same certificate, with the other signature that holds for it."""
+    tbs, signature = certificate.tbs_certificate_bytes, certificate.signature
+    raw = certificate.public_bytes(Encoding.DER)
+    r, s = decode_dss_signature(signature)
+    # The bit string follows what was signed, and how: its tag, length and no unused bits.
+    how = raw[raw.index(tbs) + len(tbs) : raw.rindex(signature) - 3]
+    other = encode_dss_signature(r, P256_ORDER - s)
+    body = tbs + how + bytes([3, len(other) + 1, 0]) + other
+    return x509.load_der_x509_certificate(b"\x30\x82" + len(body).to_bytes(2, "big") + body)
+
+
 def test_two_certificates_count_while_one_is_changed_and_a_revoked_one_never(members):
     members.set_up()
     rotate(members, "north")
@@ -585,13 +609,23 @@ def test_two_certificates_count_while_one_is_changed_and_a_revoked_one_never(mem
     finish(members, "north", revoke=True)
     after = members.join("south")
     assert after.unpinned == ()
-    assert after.setup.agreed.revoked == (old.pinned.own,)
+    assert after.setup.agreed.revoked == (old.pinned.own_signed_part,)
     consent = Consents("north", after.setup.run, old.security(False)).own()
     assert after.setup.consents(after.setup.run).fault("north", consent) == (
         "its certificate is revoked"
     )
     with pytest.raises(ParameterError, match="certificate of north must not be revoked"):
-        Pinned("north", old.pinned.own, {}, {}).check_agreed(after.setup.agreed.revoked, {})
+        old.pinned.check_agreed(after.setup.agreed.revoked, {})
+    # Its owner can write the authority's signature in another way: (r, n - s) is as good as (r, s).
+    chain = load_certificates(old.certificates.certificate)
+    other = rewritten(chain[0])
+    other.verify_directly_issued_by(load_certificates(old.certificates.authority)[0])
+    assert other.fingerprint(hashes.SHA256()) != chain[0].fingerprint(hashes.SHA256())
+    text = base64.b64encode(other.public_bytes(Encoding.DER)).decode()
+    again = Consent(certificates=[text], signature=consent.signature)
+    assert after.setup.consents(after.setup.run).fault("north", again) == (
+        "its certificate is revoked"
+    )
     own = members.place("north") / "north.key"
     refused(members, "north", "must have the certificate of this node's key", key=own,
             kit=members.folder / "kits-3" / "north.zip")  # fmt: skip

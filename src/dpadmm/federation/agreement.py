@@ -20,7 +20,6 @@ from typing import Any, Final, final
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from dpadmm.errors import ExchangeError, ParameterError, passing
@@ -30,6 +29,7 @@ from dpadmm.federation.identity import (
     load_certificates,
     load_signing_key,
     sign,
+    signed_part,
     to_base64,
     verify,
 )
@@ -98,7 +98,7 @@ class Consents:
     security
         Its certificate and key, and the authority; None without TLS.
     revoked
-        The sha256 of certificates that all agreed not to count.
+        The signed parts (sha256) of certificates that all agreed not to count.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class Consents:
                 x509.load_der_x509_certificate(from_base64(text)) for text in consent.certificates
             ]
             found = certificate_fault(name, chain[0], chain[1:], self._roots, datetime.now(UTC))
-            if chain[0].fingerprint(hashes.SHA256()).hex() in self._revoked:
+            if signed_part(chain[0]) in self._revoked:
                 found = "its certificate is revoked"
             if not found:
                 key = chain[0].public_key()

@@ -114,7 +114,7 @@ class AgreedRun(Part):
         Every party's noise can be drawn again. With own noise that is each node's own business;
         whoever shares noise counts on that of the others.
     revoked
-        The sha256 of certificates that count for nothing, whatever the authority signed.
+        The signed parts (sha256) of certificates that count for nothing.
     rotation
         Who is changing its certificate: the sha256 of the present and of the next one, either of
         which counts.
@@ -675,8 +675,10 @@ class NodeConfig(Part):
     def pinned(self) -> Pinned:
         """Its own certificate, and those that its owner has pinned."""
         files = self.certificates
-        own = None if files is None else read_certificate(files.certificate).fingerprint
-        return Pinned(self.node.name, own, self.pins, self.next_pins)
+        if files is None:
+            return Pinned(self.node.name, None, self.pins, self.next_pins)
+        own = read_certificate(files.certificate)
+        return Pinned(self.node.name, own.fingerprint, self.pins, self.next_pins, own.signed_part)
 
     def _check_policy(self, agreed: AgreedRun, planned: Plan) -> None:
         """The owner's limits come first: no neighbour or operator can widen them."""

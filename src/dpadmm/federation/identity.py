@@ -76,6 +76,9 @@ class CertificateFacts:
         When it is valid, in UTC.
     fingerprint
         Its sha256, to be compared by telephone.
+    signed_part
+        The sha256 of what its authority signed, by which it is revoked. Whoever has a certificate
+        can write its signature in another way, and so change its sha256, but not this one.
     authority
         It may sign others.
     """
@@ -86,6 +89,7 @@ class CertificateFacts:
     not_before: datetime
     not_after: datetime
     fingerprint: str
+    signed_part: str
     authority: bool
 
     @property
@@ -308,6 +312,11 @@ def extension(certificate: x509.Certificate, kind: type[Any]) -> Any:
         return None
 
 
+def signed_part(certificate: x509.Certificate) -> str:
+    """The sha256 of what an authority signed: name, key, hosts and dates."""
+    return hashlib.sha256(certificate.tbs_certificate_bytes).hexdigest()
+
+
 def _common_name(name: x509.Name) -> str:
     values = name.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(values[0].value) if len(values) == 1 else ""
@@ -323,6 +332,7 @@ def _facts(certificate: x509.Certificate) -> CertificateFacts:
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
         fingerprint=certificate.fingerprint(hashes.SHA256()).hex(),
+        signed_part=signed_part(certificate),
         authority=bool(constraints is not None and constraints.ca),
     )
 

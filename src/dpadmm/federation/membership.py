@@ -117,7 +117,7 @@ class PublicFederation(Part):
     rotation
         Whose next certificate counts beside the present one.
     revoked
-        The sha256 of certificates that count for nothing.
+        The signed parts (sha256) of certificates that count for nothing.
     """
 
     name: NodeName
@@ -247,7 +247,7 @@ class PublicFederation(Part):
             facts = certificate_facts(own.public_bytes(Encoding.DER))
             if not fault and self.host(name) not in facts.hosts:
                 fault = f"it is not for {self.host(name)}, where {name} is reached"
-            if not fault and facts.fingerprint in self.revoked:
+            if not fault and facts.signed_part in self.revoked:
                 fault = "it is revoked"
             if fault:
                 raise ParameterError(
@@ -423,7 +423,7 @@ def remove(table: Table, name: str) -> None:
 
 def revoke(table: Table, certificate: Path) -> None:
     """Put a certificate on the list of those that count for nothing."""
-    listed = {*table.get("revoked", []), read_certificate(certificate).fingerprint}
+    listed = {*table.get("revoked", []), read_certificate(certificate).signed_part}
     table["revoked"] = sorted(listed)
 
 

@@ -144,24 +144,28 @@ class Pinned:
         The node, and the sha256 of its certificate; None without TLS.
     pins, next_pins
         As in ``node.toml``.
+    own_signed_part
+        By which its certificate would be revoked.
     """
 
     name: str
     own: str | None
     pins: Mapping[str, str]
     next_pins: Mapping[str, str]
+    own_signed_part: str | None = None
 
     def check_agreed(
         self, revoked: Collection[str], rotation: Mapping[str, tuple[str, str]]
     ) -> None:
-        """Refuse what all agreed to revoke, and a next certificate that is not agreed on."""
-        own = [] if self.own is None else [(self.name, self.own)]
-        for name, pin in (*own, *self.pins.items(), *self.next_pins.items()):
-            if pin in revoked:
-                raise ParameterError(
-                    f"the certificate of {name} must not be revoked; the agreed run revokes {pin}: "
-                    "have a new one signed. Nothing more was spent."
-                )
+        """Refuse an own certificate that is revoked, and a next one that is not agreed on.
+
+        Those of others are looked at when they consent.
+        """
+        if self.own_signed_part in revoked:
+            raise ParameterError(
+                f"the certificate of {self.name} must not be revoked; the agreed run revokes "
+                f"{self.own_signed_part}: have a new one signed. Nothing more was spent."
+            )
         for name, pin in self.next_pins.items():
             if (self.pins.get(name), pin) != rotation.get(name):
                 raise ParameterError(
