@@ -105,13 +105,26 @@ def _describe(config: DescribeConfig, options: DescribeCommand) -> None:
         emit("describe", {"record": str(config.result.record), **record})
         return
     _show_figures(found.figures)
+    _show_proposed(found)
+    show_statement(found.privacy_, verbose=options.verbose)
+    say(f"Written: {config.result.record}" + (f", {place}" if place else ""))
+    if found.proposed:
+        narrow = config.result.schema_file
+        say(
+            'schema = "narrow.toml" under [result], and the same command again, which costs nothing '
+            "with ledgers"
+            if narrow is None
+            else f"dpadmm train run.toml, with schema = {str(narrow)!r} and the same ledgers",
+            "Next step",
+        )
+
+
+def _show_proposed(found: Description) -> None:
     if found.proposed:
         rows = [
             (each.column, each.lower, each.upper, each.transform or "") for each in found.proposed
         ]
         show_table("Proposed bounds", ("column", "lower", "upper", "transform"), rows)
-    show_statement(found.privacy_, verbose=options.verbose)
-    say(f"Written: {config.result.record}" + (f", {place}" if place else ""))
 
 
 def _plan(config: DescribeConfig, options: DescribeCommand) -> None:
@@ -198,3 +211,4 @@ def show_answer(answer: Description | Inference) -> None:
         say(str(summary))
     else:
         _show_figures(answer.figures)
+        _show_proposed(answer)

@@ -69,6 +69,15 @@ class NodeStudy:
         assert self.setup.question is not None
         return self.setup.question.answer(self.done)
 
+    @property
+    def schema_file(self) -> Path | None:
+        """Where a schema with proposed bounds goes: beside the record."""
+        proposed = self.answer.proposed if isinstance(self.answer, Description) else ()
+        if all(each.lower is None for each in proposed):
+            return None
+        record = self.setup.study_config().result.record
+        return record.with_name(f"{record.name}.schema.toml")
+
     def record(self) -> dict[str, Any]:
         """The record: what was asked, found and spent, and how it went."""
         return self.answer.record() | {

@@ -14,6 +14,7 @@ from dpadmm.run.classifier import Classifier
 from dpadmm.run.files import estimator_parameters, write_results
 from dpadmm.run.model import Model
 from dpadmm.run.result import Run, provenance
+from dpadmm.studies.describe_files import Description
 from dpadmm.studies.study_files import write_study
 
 
@@ -80,6 +81,8 @@ def write_node_results(
     if isinstance(found, NodeStudy):
         told = setup.study_config()
         write_study(told, found.record())
+        if isinstance(found.answer, Description) and found.schema_file is not None:
+            found.answer.write_schema(found.schema_file)
         place, page, ledgers = told.result.report_file, found.report(), found.ledgers["ledgers"]
     else:
         record, place = write_results(found), found.config.result.report_file

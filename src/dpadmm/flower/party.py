@@ -58,7 +58,8 @@ from dpadmm.run.classifier import Classifier
 from dpadmm.run.engine import Exchange, MemoryLedger, RunEnded
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run
-from dpadmm.run.session import noise_error, state_whole, train_party
+from dpadmm.run.session import state_whole, train_party
+from dpadmm.run.weight_noise import noise_error
 
 
 @final
@@ -465,5 +466,5 @@ class _Turn:
             classifier,
             how,
             seconds=None,
-            noise_error=noise_error(setup.planned, told.run.output),
+            noise_error=noise_error(setup.planned, told.run.output, course=outcome.course),
         )

@@ -64,7 +64,8 @@ from dpadmm.run.model import Model, ModelError, load_model, model_bytes
 from dpadmm.run.options import PrivacyWarning, Wish
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import RecordedRun, Run, provenance, read_record
-from dpadmm.run.session import Charged, Session, lay_out, lay_out_both, noise_error
+from dpadmm.run.session import Charged, Session, lay_out, lay_out_both
+from dpadmm.run.weight_noise import noise_error
 from dpadmm.solvers.cluster import Cluster, ClusterRows
 
 #: The largest share of bad labels that does not look wrong.
@@ -455,7 +456,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         planned.site.topology,
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=None if planned.algorithm.private else time.monotonic() - start,
-        noise_error=noise_error(planned, config.run.output),
+        noise_error=noise_error(planned, config.run.output, course=outcome.course),
     )
 
 
@@ -593,7 +594,7 @@ def _open_ledgers(
 
 def run_session(config: RunConfig, schema: Schema, whole: WholePlan, noise: NoiseSource) -> Session:
     """The run of a configuration."""
-    about = Charged(config.ledgers, run_name(config, schema, whole.rows), schema.sha256)
+    about = Charged(config.ledgers, run_name(config, schema, whole.rows), schema)
     return Session(whole, noise, about, config.run.output, config.run.simulation_key)
 
 

@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpadmm.algorithms import reviewed
-from dpadmm.algorithms.base import Algorithm, LabelNoise
-from dpadmm.algorithms.dp_gd import DPGD
+from dpadmm.algorithms.base import LabelNoise
+from dpadmm.data.schema import Schema
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.ledger.base import Ledger
@@ -31,7 +31,7 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given, pair
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.mechanisms import randomize_labels, require_exact_shares
-from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
+from dpadmm.privacy.noise import NoiseSource
 from dpadmm.privacy.statement import (
     NOT_COVERED,
     Charges,
@@ -39,7 +39,7 @@ from dpadmm.privacy.statement import (
     Terms,
     make_statement,
 )
-from dpadmm.problem.rows import PartedRows, RowBlock, Rows, Shard
+from dpadmm.problem.rows import PartedRows, Rows, Shard
 from dpadmm.run.charges import (
     HISTOGRAM_SHARE,
     OtherEvaluations,
@@ -57,7 +57,6 @@ from dpadmm.run.classifier import (
     TRAINED_ON,
     Classifier,
     Quality,
-    chosen_output,
     released_weights,
 )
 from dpadmm.run.engine import Checkpoint, Exchange, InProcess, MemoryLedger, Outcome, run
@@ -290,15 +289,15 @@ class Charged:
         The file of each party, by its name; none in a simulation.
     run_id
         The name of the run whose model it is.
-    schema_sha256
-        How the rows were encoded, if by a schema.
+    schema
+        How the rows were encoded, if by one.
     not_covered
         What is known of these rows that its statement does not cover.
     """
 
     ledgers: Mapping[str, str | Path] | None = None
     run_id: str = ""
-    schema_sha256: str | None = None
+    schema: Schema | None = None
     not_covered: tuple[str, ...] = ()
 
     def others(self, training: Plan, wish: Wish, judged: Judgement | None) -> OtherEvaluations:
@@ -366,7 +365,7 @@ class Session:
             about.ledgers,
             about.run_id,
             self.noise,
-            schema_sha256=about.schema_sha256,
+            schema=about.schema,
             part=self.whole.wish.split.train,
             before=before,
             preparation=preparation,
@@ -410,7 +409,7 @@ class Session:
             about.ledgers,
             name,
             noise,
-            schema_sha256=about.schema_sha256,
+            schema=about.schema,
             part=split.held_out,
         )
         with opened as ledgers:
@@ -684,53 +683,3 @@ def _histogram_alone(planned: Plan, judged: Judgement | None) -> str:
     mu = ratio * gaussian_mu(budget.epsilon, budget.ideal_delta)
     epsilon = gaussian_epsilon(mu, budget.ideal_delta)
     return pair(float(np.max(epsilon)), float(np.max(budget.delta)))
-
-
-# Algorithms whose noise is in their messages and whose local work takes any rows; others draw
-# batches of rows, or change labels.
-_SERVED: Final = ("dp-gd", "pr-admm", "dvp", "m-admm", "r-admm", "mr-admm")
-# The figure is known to about a thirtieth from so many numbers.
-_NUMBERS: Final = 400
-# Numbers drawn at most, a few seconds' work; larger runs are left out.
-_MOST_DRAWN: Final = 2e7
-
-
-def noise_error(planned: Plan, output: str = "auto", heard: Sequence[int] = ()) -> float | None:
-    """The standard error that noise gives each weight; None where it is not known.
-
-    Parameters
-    ----------
-    planned
-        The run of all parties.
-    output
-        Which messages the classifier is the mean of, as the estimator has it.
-    heard
-        Numbers of the parties whose messages it is the mean of; all unless given.
-    """
-    site = planned.site
-    if planned.algorithm.name not in _SERVED:
-        return None
-    runs = max(2, math.ceil(_NUMBERS / (site.outputs * site.features)))
-    if runs * planned.rounds * math.prod(site.shape) / site.runs > _MOST_DRAWN:
-        return None
-    alike = replace(planned, algorithm=_with_own_noise(planned), site=replace(site, runs=runs))
-    parties = len(site.index)
-    # One row of zeros acts as any number of them: counts enter by the public facts alone.
-    row = RowBlock(
-        np.arange(parties),
-        np.zeros((parties, 1, site.features)),
-        np.zeros((parties, 1, site.outputs)),
-    )
-    outcome = train(alike, Shard((row,), site.rows), noise=SimulatedNoise(0))
-    models = getattr(outcome, chosen_output(planned.algorithm, output))
-    mean = models[list(heard) or slice(None)].mean(axis=0)
-    return float(np.sqrt(mean.var(axis=0, ddof=1).mean()))
-
-
-def _with_own_noise(planned: Plan) -> Algorithm:
-    """The algorithm with each share of shared noise drawn as a party's own: the sum is the same."""
-    algorithm = planned.algorithm
-    if not isinstance(algorithm, DPGD) or algorithm.shared is None:
-        return algorithm
-    honest = algorithm.shared.parties - algorithm.shared.colluders
-    return replace(algorithm, shared=None, sigma=algorithm.sigma / math.sqrt(honest))

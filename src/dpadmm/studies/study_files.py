@@ -93,6 +93,7 @@ class StudyResult(Part):
         The page to read (HTML): its place, or false for none. Beside the record unless given.
     schema_file
         ``schema``: where a schema with proposed bounds goes, of a study that looks for bounds.
+        Between nodes it goes beside the record, as ``RECORD.schema.toml``.
     """
 
     record: File
@@ -215,7 +216,7 @@ def run_files(
     about = StudyRows(
         config.ledgers,
         config.study.run_id,
-        schema.sha256,
+        schema,
         Split(config.study.holdout),
         {**(question or {}), "reading": reading_word(config, schema)},
     )
