@@ -403,13 +403,13 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_noise_(self) -> Array | None:
-        """The standard error that noise gives each of ``coef_`` (:mod:`dpadmm.run.weight_noise`).
+        """The standard error that noise gives each of ``coef_``.
 
         It is worked out when it is asked for, from public facts and what was released. None where
         it is not known: after loading, and for algorithms that draw batches of rows or change
         labels.
         """
-        from dpadmm.run.weight_noise import noise_error
+        from dpadmm.run.session import noise_error
 
         check_is_fitted(self)
         planned, course = getattr(self, "_trained", (None, None))

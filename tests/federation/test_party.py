@@ -23,8 +23,7 @@ from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.charges import evaluation_id
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
-from dpadmm.run.session import state_whole
-from dpadmm.run.weight_noise import noise_error
+from dpadmm.run.session import noise_error, state_whole
 
 NAMES = ("east", "north", "south", "west")
 

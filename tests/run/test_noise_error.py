@@ -9,8 +9,7 @@ from dpadmm.experiments.problems import NamedProblem, missing_data
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import plan
-from dpadmm.run.session import lay_out, train
-from dpadmm.run.weight_noise import noise_error
+from dpadmm.run.session import lay_out, noise_error, train
 
 FEATURES = 10
 

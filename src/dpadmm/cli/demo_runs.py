@@ -24,8 +24,7 @@ from dpadmm.problem.rows import label_signs
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import Plan, plan, settled
-from dpadmm.run.session import lay_out, state_privacy, train
-from dpadmm.run.weight_noise import noise_error
+from dpadmm.run.session import lay_out, noise_error, state_privacy, train
 
 if TYPE_CHECKING:
     import pyarrow as pa

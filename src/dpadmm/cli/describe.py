@@ -111,8 +111,8 @@ def _describe(config: DescribeConfig, options: DescribeCommand) -> None:
     if found.proposed:
         narrow = config.result.schema_file
         say(
-            'schema = "narrow.toml" under [result], and the same command again, which costs nothing '
-            "with ledgers"
+            'schema = "narrow.toml" under [result], and this command again: with ledgers it costs '
+            "nothing"
             if narrow is None
             else f"dpadmm train run.toml, with schema = {str(narrow)!r} and the same ledgers",
             "Next step",

@@ -60,10 +60,10 @@ from dpadmm.run.session import (
     Judgement,
     judgement,
     lay_out_both,
+    noise_error,
     state_whole,
     train_party,
 )
-from dpadmm.run.weight_noise import noise_error
 
 _BUDGET_EVERY: Final = 1.0
 _NO_FIGURES: Final = (

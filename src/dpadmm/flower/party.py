@@ -58,8 +58,7 @@ from dpadmm.run.classifier import Classifier
 from dpadmm.run.engine import Exchange, MemoryLedger, RunEnded
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run
-from dpadmm.run.session import state_whole, train_party
-from dpadmm.run.weight_noise import noise_error
+from dpadmm.run.session import noise_error, state_whole, train_party
 
 
 @final

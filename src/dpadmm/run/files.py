@@ -64,8 +64,7 @@ from dpadmm.run.model import Model, ModelError, load_model, model_bytes
 from dpadmm.run.options import PrivacyWarning, Wish
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import RecordedRun, Run, provenance, read_record
-from dpadmm.run.session import Charged, Session, lay_out, lay_out_both
-from dpadmm.run.weight_noise import noise_error
+from dpadmm.run.session import Charged, Session, lay_out, lay_out_both, noise_error
 from dpadmm.solvers.cluster import Cluster, ClusterRows
 
 #: The largest share of bad labels that does not look wrong.

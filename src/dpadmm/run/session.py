@@ -11,7 +11,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike
 
 from dpadmm.algorithms import reviewed
 from dpadmm.algorithms.base import LabelNoise
+from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.data.schema import Schema
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
@@ -31,7 +32,7 @@ from dpadmm.privacy.events import Event
 from dpadmm.privacy.figures import Given, pair
 from dpadmm.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from dpadmm.privacy.mechanisms import randomize_labels, require_exact_shares
-from dpadmm.privacy.noise import NoiseSource
+from dpadmm.privacy.noise import NoiseSource, SimulatedNoise
 from dpadmm.privacy.statement import (
     NOT_COVERED,
     Charges,
@@ -39,7 +40,7 @@ from dpadmm.privacy.statement import (
     Terms,
     make_statement,
 )
-from dpadmm.problem.rows import PartedRows, Rows, Shard
+from dpadmm.problem.rows import PartedRows, RowBlock, Rows, Shard
 from dpadmm.run.charges import (
     HISTOGRAM_SHARE,
     OtherEvaluations,
@@ -57,9 +58,18 @@ from dpadmm.run.classifier import (
     TRAINED_ON,
     Classifier,
     Quality,
+    chosen_output,
     released_weights,
 )
-from dpadmm.run.engine import Checkpoint, Exchange, InProcess, MemoryLedger, Outcome, run
+from dpadmm.run.engine import (
+    Checkpoint,
+    Exchange,
+    InProcess,
+    MemoryLedger,
+    Outcome,
+    run,
+    tail_start,
+)
 from dpadmm.run.options import DEFAULT, PrivacyWarning, Split, Wish
 from dpadmm.run.plan import Plan, announced, check_labels_once
 from dpadmm.solvers.workspace import Workspace
@@ -683,3 +693,56 @@ def _histogram_alone(planned: Plan, judged: Judgement | None) -> str:
     mu = ratio * gaussian_mu(budget.epsilon, budget.ideal_delta)
     epsilon = gaussian_epsilon(mu, budget.ideal_delta)
     return pair(float(np.max(epsilon)), float(np.max(budget.delta)))
+
+
+# Algorithms whose noise is in their messages and whose local work takes any rows; others draw
+# batches of rows, or change labels.
+_SERVED: Final = ("dp-gd", "pr-admm", "dvp", "m-admm", "r-admm", "mr-admm")
+# The figure is known to about a thirtieth from so many numbers.
+_NUMBERS: Final = 400
+# Numbers drawn at most, a few seconds' work; larger runs are left out.
+_MOST_DRAWN: Final = 2e7
+
+
+def noise_error(
+    planned: Plan,
+    output: str = "auto",
+    heard: Sequence[int] = (),
+    course: Array | None = None,
+) -> float | None:
+    """The standard error that noise gives each weight; None where it is not known.
+
+    Parameters
+    ----------
+    planned
+        The run of all parties.
+    output
+        Which messages the classifier is the mean of, as the estimator has it.
+    heard
+        Numbers of the parties whose messages it is the mean of; all unless given.
+    course
+        Of the run, as :class:`~dpadmm.run.engine.Outcome` has it.
+    """
+    site, algorithm = planned.site, planned.algorithm
+    kind = chosen_output(algorithm, output)
+    if isinstance(algorithm, DPGD):
+        rounds = planned.rounds
+        counts = {"last": 1, "tail": rounds - tail_start(rounds), "mean": rounds}
+        return algorithm.noise_error(site, rounds, course, counts[kind])
+    if algorithm.name not in _SERVED:
+        return None
+    runs = max(2, math.ceil(_NUMBERS / (site.outputs * site.features)))
+    if runs * planned.rounds * math.prod(site.shape) / site.runs > _MOST_DRAWN:
+        return None
+    alike = replace(planned, site=replace(site, runs=runs))
+    parties = len(site.index)
+    # One row of zeros acts as any number of them: counts enter by the public facts alone.
+    row = RowBlock(
+        np.arange(parties),
+        np.zeros((parties, 1, site.features)),
+        np.zeros((parties, 1, site.outputs)),
+    )
+    repeated = train(alike, Shard((row,), site.rows), noise=SimulatedNoise(0))
+    models = getattr(repeated, kind)
+    mean = models[list(heard) or slice(None)].mean(axis=0)
+    return float(np.sqrt(mean.var(axis=0, ddof=1).mean()))
