@@ -68,7 +68,8 @@ the more so where rows are centred. How much is read off what the run released
 (~: less its mean). It is not h, since a model remembers the noise before it; the h that is taken is
 that whose noise alone has the released :math:`\hat q`, as a quotient of expectations. Curvatures of
 one problem differ: they are taken to be spread evenly, in logarithms, over a
-factor of ten around h.
+factor of ten around h. A model that still moves to where it
+settles looks like rows that pull little: then the figure is too large, at most that without rows.
 
 The step is a public rule: as long as is stable, or such that noise alone does not carry z further
 than about 10,
