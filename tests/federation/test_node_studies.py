@@ -12,7 +12,7 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import StudyFederation
 from tests.helpers.kits import Members
 
-from dpadmm.data.schema import load_schema
+from dpadmm.data.schema import Schema, load_schema
 from dpadmm.data.study_rows import read_study_rows
 from dpadmm.errors import LedgerError, ParameterError, PreflightStop
 from dpadmm.federation.agreed_study import question_of
@@ -337,14 +337,13 @@ def test_bounds_lead_to_a_training_between_nodes_with_the_same_ledgers(make_stud
     assert narrow.hashes == (narrow.sha256, wide.sha256)
     assert load_schema(federation.folder / "west.record.schema.toml").sha256 == narrow.sha256
     with SQLiteLedger(federation.folder / "north.ledger") as ledger:
-        content = {"schema_hash": wide.sha256}
-        known = replace(ledger.dataset, **content)
+        known = replace(ledger.dataset, schema_hash=wide.sha256)
         place = federation.folder / "known.ledger"
         SQLiteLedger.create(place, known, ledger.policy).close()
     with SQLiteLedger(place) as ledger:
         check_owner("north", ledger, narrow)
         with pytest.raises(LedgerError, match="must be about rows of this schema"):
-            check_owner("north", ledger, narrow.model_copy(update={"constant": 2.0}))
+            check_owner("north", ledger, Schema.from_dict(narrow.model_dump() | {"constant": 2.0}))
 
 
 def test_the_pre_flight_of_a_node_knows_what_a_regression_asks(make_study):
