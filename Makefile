@@ -6,14 +6,14 @@ PACKAGE := $(VENV)/.package
 STAMP := $(VENV)/.installed
 FLOWER := .venv-flower
 WORKERS ?= 2
-# Tests wait for disks and for nodes half of the time: one more of them than cores.
-TESTERS ?= 3
+# Tests wait for disks and for nodes most of the time: three of them for a core.
+TESTERS ?= 6
 LOWEST := .venv-lowest
 # Some machines forbid Python to keep what it compiled: every command and every node that a test starts
 # would compile the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test stress flower-test coverage lowest lint format notebooks docs bench reproduce dist clean
+.PHONY: demo test quick stress flower-test coverage lowest lint format notebooks docs bench reproduce dist clean
 
 # The demonstration needs the package alone; the tools of developers come with the other targets.
 $(PACKAGE): pyproject.toml papers/pyproject.toml
@@ -37,9 +37,14 @@ demo: $(PACKAGE)
 
 # One BLAS thread per worker: more would fight over the cores. Neighbouring tests stay with one worker,
 # which starts what they share once, until another one has nothing left to do.
-PYTEST := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
+PYTEST = OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(TESTERS) --dist worksteal
 test: $(STAMP)
 	$(PYTEST)
+
+# What can be known within a minute: the linters, and the files whose tests take a few hundredths of a second each.
+quick: TESTERS = $(WORKERS)
+quick: lint
+	$(PYTEST) --maxfail=5 @tests/quick.txt
 
 stress: $(STAMP)
 	$(PYTEST) -m slow

@@ -28,7 +28,7 @@ from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.plan import Plan
 from dpadmm.studies.describe import Describe, Described, described
 from dpadmm.studies.describe_figures import ReadOff, StudyFigure
-from dpadmm.studies.describe_files import plan_describe
+from dpadmm.studies.describe_files import Describing
 
 PARTIES: Final = 10
 LEAST_COVERAGE: Final = 93.5
@@ -139,7 +139,7 @@ def _planned(wishes: Any, setting: tuple[int, float]) -> tuple[Described, Plan, 
     count, epsilon = setting
     about = described(SCHEMA, wishes)
     rows = {str(party): count // PARTIES for party in range(PARTIES)}
-    planned = plan_describe(about, rows, EvaluationTerms(epsilon, 1e-5, noise="shared"))
+    planned = Describing(about).plan(rows, EvaluationTerms(epsilon, 1e-5, noise="shared"))
     study = planned.algorithm
     assert isinstance(study, Describe)
     return about, planned, study

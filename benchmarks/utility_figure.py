@@ -114,6 +114,7 @@ def drawn(numbers: dict[str, Any]) -> str:
         y_label="accuracy on held-out rows, %",
         series=tuple(Series(name, across, tuple(each)) for name, each in lines.items()),
         log_x=True,
+        beside=True,
     )
     return standalone(draw(plot, "accuracy"))
 

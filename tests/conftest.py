@@ -8,6 +8,15 @@ settings.register_profile("dpadmm", deadline=None, print_blob=True)
 settings.load_profile("dpadmm")
 
 
+def pytest_collection_modifyitems(items):
+    """Spread files that wait for nodes among those that compute: both at any time."""
+    places = {}
+    for waits in (True, False):
+        files = {item.path for item in items if ("federation" in item.path.parts) is waits}
+        places |= {path: place / len(files) for place, path in enumerate(sorted(files))}
+    items.sort(key=lambda item: places[item.path])
+
+
 def pytest_collection_finish(session):
     """Do not look for garbage among all tests and modules again and again."""
     gc.collect()

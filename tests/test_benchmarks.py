@@ -6,8 +6,17 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
-from benchmarks import fresh, growth, inference, plan_check, utility, utility_figure
+from benchmarks import (
+    fresh,
+    growth,
+    inference,
+    plan_check,
+    real_effects,
+    utility,
+    utility_figure,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -236,3 +245,15 @@ def test_a_table_of_intervals_checks_what_the_rule_takes_alone():
         [],
     )
     assert intervals(0.80, strength=5).before == "refuses"
+
+
+def test_real_effects_stand_beside_those_without_privacy(monkeypatch):
+    random = np.random.default_rng(0)
+    columns = pd.DataFrame({"months": random.uniform(0, 72, 4000)})
+    response = (random.random(4000) < 1 / (1 + np.exp(2 - columns.months / 18))).astype(float)
+    told = {"bounds": {"months": (0, 72)}}
+    monkeypatch.setattr(real_effects, "german", lambda: (columns, response, told))
+    head, exact, *rest = real_effects.table("german", 2)
+    assert head.startswith("german, 4000 rows")
+    assert float(exact.split()[1]) == pytest.approx(1 / 18, rel=0.1)
+    assert [line.split()[-3:] for line in rest[1::2]] == [["100%", "100%", "100%"]] * 2

@@ -68,6 +68,16 @@ def test_make_targets_exist():
     assert {"demo", "test"} <= mentioned <= targets
 
 
+def test_quick_tests_are_of_every_room():
+    tests = ROOT / "tests"
+    rooms = {path.parent for path in tests.rglob("test_*.py")}
+    words = (tests / "quick.txt").read_text(encoding="utf-8").split()
+    named = {ROOT / word.removeprefix("--ignore=").partition("::")[0] for word in words}
+    run = {ROOT / word.partition("::")[0] for word in words if not word.startswith("--")}
+    assert [path for path in named if not path.exists()] == []
+    assert [room for room in rooms if not any(room in (path, path.parent) for path in run)] == []
+
+
 def test_the_index_of_reruns_is_what_the_code_makes_of_their_manifests():
     folder = ROOT / "docs" / "reproduction"
     manifests = [

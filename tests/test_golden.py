@@ -2,21 +2,31 @@
 
 ``tests/golden`` holds a ledger, two messages, a model and the record of a run. They change only
 with the version of their format. ``tests/golden/0.2`` holds models of three classes that version
-0.2 trained by ``dp-gd``, of columns and of random Fourier features, and what it predicted.
+0.2 trained by ``dp-gd``, of columns and of random Fourier features, and what it predicted, and
+``runs.tar.gz``, the folders of four of its runs: ``pr-admm`` and, of three classes, ``dp-gd``, both
+killed by SIGKILL in round 3 of 6, one that ended with an evaluation, and a node's.
 """
 
 import csv
 import json
 import random
 import shutil
+import tarfile
+import tomllib
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from dpadmm.data.schema import load_schema
+from dpadmm.errors import LedgerError
+from dpadmm.federation.config import AgreedRun
+from dpadmm.federation.transport.store import MessageFile
 from dpadmm.federation.transport.wire import decode_masked, decode_message, encode_message
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.run.config import load_config
+from dpadmm.privacy.noise import secure_noise
+from dpadmm.run.charges import check_runs
+from dpadmm.run.config import load_config, validated
 from dpadmm.run.files import train_run, write_results
 from dpadmm.run.model import load_model, model_bytes
 from dpadmm.run.predict import predict_file
@@ -87,6 +97,77 @@ def test_a_model_of_version_0_2_predicts_what_it_did(name, tmp_path):
             [float(value) for value in other.values()],
             rtol=1e-12,
         )
+
+
+@pytest.fixture
+def old_runs(tmp_path):
+    with tarfile.open(GOLDEN / "0.2" / "runs.tar.gz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    return tmp_path
+
+
+def spent(folder, owner):
+    """Epsilon, and the events of every run."""
+    with SQLiteLedger(folder / f"{owner}.ledger") as ledger:
+        account = ledger.verify()
+        return account.spent_epsilon, {name: run.events for name, run in account.runs.items()}
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_that_version_0_2_began_goes_on_and_is_charged_once(old_runs):
+    folder = old_runs / "pr-admm"
+    before = {name: spent(folder, name)[1] for name in ("north", "south")}
+    ((run, charged),) = before["north"].items()
+    assert len(charged) == 4
+    found = write_results(train_run(load_config(folder / "run.toml")))
+    assert found.run_sha256 == run
+    for name in ("north", "south"):
+        _, after = spent(folder, name)
+        assert list(after) == [run]
+        assert len(after[run]) == 6
+        assert all(after[run][t] == event for t, event in before[name][run].items())
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_run_of_version_0_2_with_another_calibration_is_refused(old_runs):
+    folder = old_runs / "dp-gd"
+    before = [spent(folder, name) for name in ("north", "south")]
+    with pytest.raises(LedgerError, match=r"4 of its rounds are charged; they differ.*release"):
+        train_run(load_config(folder / "run.toml"))
+    assert [spent(folder, name) for name in ("north", "south")] == before
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_finished_run_of_version_0_2_is_repeated_for_nothing(old_runs):
+    folder = old_runs / "evaluated"
+    before = [spent(folder, name) for name in ("north", "south")]
+    model = load_model(folder / "m.model")
+    found = write_results(train_run(load_config(folder / "run.toml")))
+    assert found.run_sha256 == model.provenance["run_sha256"]
+    again = load_model(folder / "m.model")
+    assert again.fingerprint == model.fingerprint
+    found, expected = (each.classifier.quality.histogram for each in (again, model))
+    np.testing.assert_array_equal(found.counts, expected.counts)
+    assert [spent(folder, name) for name in ("north", "south")] == before
+
+
+def test_a_node_reads_the_messages_of_version_0_2_and_begins_no_run_of_it_again(old_runs):
+    folder = old_runs / "node"
+    run = bytes.fromhex("78a1b231effe660c3b32c1a8606bd05dcd94d67ae527ad6af046e7b95375804d")
+    with MessageFile(folder / "north.messages") as store:
+        assert store.rounds(run) == 9
+        assert set(store.messages(run, 8)) == {0, 1, 3}
+        found = decode_message(store.messages(run, 8)[0], run=run, party=0, t=8, shape=(1, 1, 7))
+    content = tomllib.loads((folder / "north.agreed.toml").read_text())
+    agreed = validated(AgreedRun, content, folder, "agreed")
+    schema = load_schema(folder / "schema.toml")
+    assert agreed.digest(schema) != run
+    planned = agreed.plan(schema).of_party(0)
+    with SQLiteLedger(folder / "north.ledger") as ledger:
+        with ledger.open_run("trial", ledger.account.runs["trial"].fingerprint) as kept:
+            np.testing.assert_array_equal(kept.committed(8), found)
+        with pytest.raises(LedgerError, match="release of dpadmm"):
+            check_runs(planned, [ledger], "trial", secure_noise())
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -247,6 +247,10 @@ POWER = {
     "gaussian-objective": (1.0, 1e-3, 200_000, 0.5),
     "subsampled-gaussian": (1.0, 1e-3, 200_000, 0.5),
     "describe": (1.0, 1e-5, 50_000, 0.8),
+    "infer-gaussian": (1.0, 1e-5, 50_000, 0.8),
+    "infer-binomial": (1.0, 1e-5, 50_000, 0.8),
+    "infer-poisson": (1.0, 1e-5, 50_000, 0.6),
+    "infer-survival": (1.0, 1e-5, 50_000, 0.75),
 }
 
 

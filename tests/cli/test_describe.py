@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from tests.helpers.study_files import LABEL, WARD, numeric, result_of, spent, write_study
 
 from dpadmm.data.schema import load_schema
 from dpadmm.ledger.base import ChargedData
@@ -12,20 +13,7 @@ from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
 
 ROWS = {"north": 900, "south": 700, "west": 600}
-SCHEMA = """version = 2
-[label]
-column = "died"
-classes = ["no", "yes"]
-[[columns]]
-name = "age"
-kind = "numeric"
-lower = 0.0
-upper = 1e6
-[[columns]]
-name = "ward"
-kind = "categorical"
-levels = ["a", "b"]
-"""
+SCHEMA = LABEL + numeric("age", 0, 1e6) + WARD
 WISHES = """
 [[wish]]
 kind = "proportion"
@@ -58,43 +46,21 @@ def study(tmp_path):
     (tmp_path / "schema.toml").write_text(SCHEMA)
 
     def write(settings="", wishes=WISHES, result="", ledgers=None, rows=True):
-        text = f"[study]\nepsilon = 1.0\ndelta = 1e-5\n{settings}\n[data]\nschema = 'schema.toml'\n"
-        for name, count in ROWS.items():
-            text += f"[[party]]\nname = '{name}'\nfile = '{name}.csv'\n"
-            text += f"rows = {count}\n" if rows else ""
-        text += f"[result]\nrecord = 'found.json'\n{result}\n"
-        if ledgers is not None:
-            text += "[ledgers]\n"
-            for name, count in ROWS.items():
-                place = tmp_path / f"{name}.ledger"
-                if not place.exists():
-                    about = ChargedData("rows", name, count)
-                    SQLiteLedger.create(place, about, Policy(ledgers, 1e-5)).close()
-                text += f"{name} = '{name}.ledger'\n"
-        (tmp_path / "describe.toml").write_text(text + wishes)
-        return tmp_path / "describe.toml"
+        about = f"epsilon = 1.0\ndelta = 1e-5\n{settings}"
+        more = {"asked": wishes, "result": result, "ledgers": ledgers, "told": rows}
+        return write_study(tmp_path, "describe.toml", ROWS, about, **more)
 
     return write
-
-
-def result(done):
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)["result"]
-
-
-def spent(folder, name="north"):
-    with SQLiteLedger(folder / f"{name}.ledger") as ledger:
-        return ledger.verify().spent_epsilon
 
 
 @pytest.mark.parametrize("noise", ["own", "shared"])
 def test_a_study_is_charged_once_and_says_the_same_again(study, dpadmm, tmp_path, noise):
     pytest.importorskip("opendp")
     config = study(f'noise = "{noise}"', ledgers=1.5)
-    first = result(dpadmm("describe", config, "--json"))
+    first = result_of(dpadmm("describe", config, "--json"))
     assert 0.9 < spent(tmp_path) <= 1.0001
     before = spent(tmp_path)
-    again = result(dpadmm("describe", config, "--json"))
+    again = result_of(dpadmm("describe", config, "--json"))
     assert again["found"] == first["found"]
     assert spent(tmp_path) == before
     assert first["privacy"]["epsilon"] <= 1.0
@@ -113,7 +79,7 @@ def test_other_spellings_are_another_study(study, dpadmm, tmp_path):
     rows = tmp_path / "north.csv"
     rows.write_text(rows.read_text().replace(",a,", ",first,"))
     told = 'run_id = "one"'
-    result(dpadmm("describe", study(told, ledgers=3.0), "--json"))
+    result_of(dpadmm("describe", study(told, ledgers=3.0), "--json"))
     named, once = study(told, ledgers=3.0), spent(tmp_path)
     spelt = "[data]\naliases = {ward = {first = 'a'}}"
     named.write_text(named.read_text().replace("[data]", spelt))
@@ -122,7 +88,7 @@ def test_other_spellings_are_another_study(study, dpadmm, tmp_path):
     assert "they differ" in " ".join(done.output.split())
     # Without a name it is charged as the other study that it is.
     named.write_text(named.read_text().replace(told, ""))
-    found = result(dpadmm("describe", named, "--json"))["found"]
+    found = result_of(dpadmm("describe", named, "--json"))["found"]
     assert spent(tmp_path) > once
     assert next(each for each in found if each.get("by") == "a" or "a" in str(each))
 
@@ -161,7 +127,7 @@ def test_a_simulation_is_called_one(study, dpadmm, tmp_path):
 
 
 def test_held_out_rows_are_left_alone(study, dpadmm, tmp_path):
-    told = result(dpadmm("describe", study("simulation_key = 3\nholdout = 0.2"), "--json"))
+    told = result_of(dpadmm("describe", study("simulation_key = 3\nholdout = 0.2"), "--json"))
     assert told["rows"] == 0.8 * sum(ROWS.values())
     assert told["parties"][0]["rows"] == 720
 
@@ -217,12 +183,12 @@ def test_a_plan_reads_and_spends_nothing(study, dpadmm, tmp_path):
     config = study()
     for name in ROWS:
         (tmp_path / f"{name}.csv").unlink()
-    told = result(dpadmm("describe", config, "--plan", "--json"))
+    told = result_of(dpadmm("describe", config, "--plan", "--json"))
     assert told["rows"] == ROWS
     assert sum(told["split"].values()) == pytest.approx(1.0)
-    narrow = result(dpadmm("describe", config, "--plan", "--width", "0.1", "--json"))
+    narrow = result_of(dpadmm("describe", config, "--plan", "--width", "0.1", "--json"))
     assert max(each["relative_width"] for each in narrow["expected"]) <= 0.1
-    less = result(
+    less = result_of(
         dpadmm("describe", config, "--plan", "--epsilon", narrow["epsilon"] / 1.1, "--json")
     )
     assert max(each["relative_width"] for each in less["expected"]) > 0.1

@@ -1,22 +1,16 @@
 """``dpadmm infer``: charged once, free when asked again; planned before, a page after."""
 
-import json
+import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from tests.helpers.study_files import LABEL, WARD, numeric, result_of, spent, write_study
 
 from dpadmm import FederatedGLM
-from dpadmm.ledger.base import ChargedData
-from dpadmm.ledger.filters import Policy
-from dpadmm.ledger.sqlite import SQLiteLedger
+from dpadmm.studies.effects import InferenceWarning
 
 ROWS = {"north": 3000, "south": 2500, "west": 2000}
-SCHEMA = """version = 2
-[label]
-column = "died"
-classes = ["no", "yes"]
-"""
 NUMBERS = {"age": (20, 100), "stay": (0, 30), "visits": (0, 20), "entry": (0, 4), "exit": (0, 4)}
 
 
@@ -39,50 +33,25 @@ def study(tmp_path):
             }
         )
         frame.to_csv(tmp_path / f"{name}.csv", index=False)
-    text = SCHEMA
-    for name, (lower, upper) in NUMBERS.items():
-        text += f'[[columns]]\nname = "{name}"\nkind = "numeric"\n'
-        text += f"lower = {float(lower)}\nupper = {float(upper)}\n"
-    text += '[[columns]]\nname = "ward"\nkind = "categorical"\nlevels = ["a", "b"]\n'
-    (tmp_path / "schema.toml").write_text(text)
+    columns = "".join(numeric(name, *ends) for name, ends in NUMBERS.items())
+    (tmp_path / "schema.toml").write_text(LABEL + columns + WARD)
 
     def write(infer='columns = ["age", "ward"]', settings="", ledgers=None):
-        text = f"[study]\n{settings or 'epsilon = 3.0'}\n[data]\nschema = 'schema.toml'\n"
-        for name, count in ROWS.items():
-            text += f"[[party]]\nname = '{name}'\nfile = '{name}.csv'\nrows = {count}\n"
-        text += "[result]\nrecord = 'found.json'\n"
-        if ledgers is not None:
-            text += "[ledgers]\n"
-            for name, count in ROWS.items():
-                place = tmp_path / f"{name}.ledger"
-                if not place.exists():
-                    about = ChargedData("rows", name, count)
-                    SQLiteLedger.create(place, about, Policy(ledgers, 1e-5)).close()
-                text += f"{name} = '{name}.ledger'\n"
-        (tmp_path / "infer.toml").write_text(f"{text}[infer]\n{infer}\n")
-        return tmp_path / "infer.toml"
+        about = settings or "epsilon = 3.0"
+        asked = f"[infer]\n{infer}\n"
+        return write_study(tmp_path, "infer.toml", ROWS, about, asked=asked, ledgers=ledgers)
 
     return write
-
-
-def result(done):
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)["result"]
-
-
-def spent(folder, name="north"):
-    with SQLiteLedger(folder / f"{name}.ledger") as ledger:
-        return ledger.verify().spent_epsilon
 
 
 @pytest.mark.parametrize("noise", ["own", "shared"])
 def test_a_regression_is_charged_once_and_says_the_same_again(study, dpadmm, tmp_path, noise):
     pytest.importorskip("opendp")
     config = study(settings=f'epsilon = 3.0\nnoise = "{noise}"', ledgers=5.0)
-    first = result(dpadmm("infer", config, "--json"))
+    first = result_of(dpadmm("infer", config, "--json"))
     assert 2.9 < spent(tmp_path) <= (3.0001 if noise == "own" else 4.5)
     before = spent(tmp_path)
-    again = result(dpadmm("infer", config, "--json"))
+    again = result_of(dpadmm("infer", config, "--json"))
     assert again["found"] == first["found"]
     assert spent(tmp_path) == before
     names = [each["name"] for each in first["found"]["coefficients"]]
@@ -91,8 +60,11 @@ def test_a_regression_is_charged_once_and_says_the_same_again(study, dpadmm, tmp
     assert ward["low"] < ward["coefficient"] < ward["high"]
     assert ward["ratio"] == pytest.approx(np.exp(ward["coefficient"]))
     page = (tmp_path / "found.html").read_text()
-    for words in ("What was asked?", "odds ratio", "ward[T.b]", "Coefficients with privacy"):
+    for words in ("What was asked?", "odds ratio", "ward[T.b]", "whole public range"):
         assert words in page
+    # What others see says nothing of the rows themselves.
+    assert "without_privacy" not in again
+    assert "not private" not in page
 
 
 @pytest.mark.parametrize(
@@ -111,7 +83,7 @@ def test_a_regression_is_charged_once_and_says_the_same_again(study, dpadmm, tmp
 )
 def test_files_and_the_estimator_agree(study, dpadmm, tmp_path, infer, family, response):
     config = study(infer, "epsilon = 3000.0\nsimulation_key = 3")
-    found = result(dpadmm("infer", config, "--json"))["found"]
+    found = result_of(dpadmm("infer", config, "--json"))["found"]
     frame = pd.concat([pd.read_csv(tmp_path / f"{name}.csv") for name in ROWS])
     y = frame[response]
     more = {"levels": {"ward": ["a", "b"]}, "epsilon": float("inf")}
@@ -133,10 +105,10 @@ def test_a_plan_reads_nothing_and_spends_nothing(study, dpadmm, tmp_path):
     config = study(ledgers=3.5)
     for name in ROWS:
         (tmp_path / f"{name}.csv").unlink()
-    planned = result(dpadmm("infer", config, "--plan", "--json"))
+    planned = result_of(dpadmm("infer", config, "--plan", "--json"))
     assert planned["expected_width"] > 1
     assert planned["coefficients"] == ["const", "age", "ward[T.b]"]
-    tighter = result(dpadmm("infer", config, "--plan", "--width", 1.1, "--json"))
+    tighter = result_of(dpadmm("infer", config, "--plan", "--width", 1.1, "--json"))
     assert tighter["expected_width"] <= 1.1
     assert spent(tmp_path) == 0
     shown = dpadmm("infer", config, "--plan").stdout
@@ -164,6 +136,7 @@ def test_a_hopeless_budget_is_refused_before_anything_is_spent(study, dpadmm, tm
         ('family = "survival"', "entry, exit and periods"),
         ('columns = ["nobody"]', "nobody"),
         ('columns = ["died"]', "died"),
+        ('columns = ["age", "age"]', "named once"),
         ("robust = true", "robust"),
         ('response = "age"', "label"),
     ],
@@ -202,16 +175,110 @@ def test_the_pre_flight_counts_times_and_counts_that_contradict_themselves(study
 
 def test_other_columns_are_another_study_in_the_same_ledgers(study, dpadmm, tmp_path):
     """As many columns of the same schema: the sums have one form, and must not be mixed up."""
-    first = result(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
+    first = result_of(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
     once = spent(tmp_path)
     told = 'columns = ["ward", "age"]'
-    other = result(dpadmm("infer", study(told, ledgers=9.0), "--json"))
+    other = result_of(dpadmm("infer", study(told, ledgers=9.0), "--json"))
     assert other["run_id"] != first["run_id"]
     assert spent(tmp_path) > once
-    same = result(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
+    same = result_of(dpadmm("infer", study('columns = ["age", "ward"]', ledgers=9.0), "--json"))
     assert (same["run_id"], same["found"]) == (first["run_id"], first["found"])
     named = 'epsilon = 3.0\nrun_id = "one"'
-    result(dpadmm("infer", study('columns = ["age", "ward"]', named, ledgers=9.0), "--json"))
+    result_of(dpadmm("infer", study('columns = ["age", "ward"]', named, ledgers=9.0), "--json"))
     done = dpadmm("infer", study(told, named, ledgers=9.0))
     assert done.exit_code != 0
     assert "they differ" in " ".join(done.output.split())
+
+
+def test_a_simulation_is_shown_beside_the_same_rows_without_privacy(study, dpadmm, tmp_path):
+    config = study(settings="epsilon = 3.0\nsimulation_key = 1\nholdout = 0.5")
+    told = result_of(dpadmm("infer", config, "--json"))
+    without = told["without_privacy"]
+    assert without["note"] == "not private: simulation only"
+    parts = (pd.read_csv(tmp_path / f"{name}.csv")[: count // 2] for name, count in ROWS.items())
+    frame = pd.concat(parts)
+    model = FederatedGLM("binomial", epsilon=np.inf, levels={"ward": ["a", "b"]})
+    model.fit(frame[["age", "ward"]], (frame.died == "yes").astype(int))
+    exact = [each["coefficient"] for each in without["coefficients"]]
+    np.testing.assert_allclose(exact, model.effects_.coefficients, rtol=1e-6)
+    assert [each["span"] for each in told["found"]["coefficients"][1:]] == [80, 1]
+    page = (tmp_path / "found.html").read_text()
+    for words in ("age, not private", "(not private: simulation only)", "would have cost a row"):
+        assert words in page
+
+
+def test_a_simulation_says_why_it_has_no_regression_without_privacy(study, dpadmm, tmp_path):
+    for name in ROWS:
+        frame = pd.read_csv(tmp_path / f"{name}.csv")
+        frame["died"] = np.where(frame.age > 60, "yes", "no")
+        frame.to_csv(tmp_path / f"{name}.csv", index=False)
+    config = study('columns = ["age"]', "epsilon = 3.0\nsimulation_key = 1")
+    with pytest.warns(InferenceWarning, match="separate the outcomes"):
+        told = result_of(dpadmm("infer", config, "--json"))
+    assert "separate" in told["without_privacy"]["reason"]
+    assert "Without privacy (not private: simulation only)" in (tmp_path / "found.html").read_text()
+
+
+def test_a_study_has_a_card(study, dpadmm, tmp_path):
+    told = result_of(dpadmm("infer", study(settings="epsilon = 3.0"), "--json"))
+    assert dpadmm("model", "card", told["record"], "-o", tmp_path / "card.md").exit_code == 0
+    card = (tmp_path / "card.md").read_text()
+    assert card.startswith("# Binomial regression")
+    for words in ("ward\\[T.b\\]", "| Adversary |", "| Theorem | Gaussian releases", "odds ratio"):
+        assert words in card
+    assert "..." not in card
+    (tmp_path / "card.json").write_text('{"format": 1, "kind": "other"}')
+    done = dpadmm("model", "card", tmp_path / "card.json")
+    assert done.exit_code == 2
+    assert "kind of a study must be one of" in done.output
+
+
+def test_columns_that_say_nothing_are_told_to_their_owner_alone(study, dpadmm, tmp_path):
+    frame = pd.read_csv(tmp_path / "north.csv")
+    frame["visits"], frame["stay"] = 3, (frame["age"] - 20) * 30 / 80
+    frame["died"] = np.where(frame["age"] > 60, "yes", "no")
+    frame.to_csv(tmp_path / "north.csv", index=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InferenceWarning)
+        done = dpadmm("infer", study('columns = ["age", "stay", "visits", "ward"]'))
+    assert done.exit_code == 0, done.output
+    told = (tmp_path / "found.json.preflight").read_text()
+    for words in (
+        "have one and the same visits",
+        "have a stay that only repeats age",
+        "have an outcome that age alone separates",
+    ):
+        assert f"north: 3000 of 3000 rows {words}." in told
+        assert f"south: 2500 of 2500 rows {words}." not in told
+        assert words not in done.output + (tmp_path / "found.json").read_text()
+    assert "LOOKS WRONG" not in told
+
+
+def test_budgets_may_differ_without_ledgers(study, dpadmm):
+    told = result_of(
+        dpadmm(
+            "infer", study(settings="epsilon = {north = 3.0, south = 4.0, west = 5.0}"), "--json"
+        )
+    )
+    assert told["privacy"]["parties"]["south"]["epsilon"] == pytest.approx(4.0)
+    done = dpadmm("infer", study(settings="epsilon = {north = 3.0, south = 4.0}"))
+    assert done.exit_code == 2
+    assert "west" in done.output
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_weak_budget_is_warned_of_in_words_and_not_in_code(study, dpadmm):
+    done = dpadmm("infer", study(settings="epsilon = 0.2\ndelta = 1e-6"))
+    assert done.exit_code == 0, done.output
+    assert "Warning: q = n mu / p^1.5 is" in " ".join(done.stderr.split())
+    assert "infer_files.py" not in done.stderr
+
+
+def test_a_page_opens_with_what_was_found_and_what_it_cost_and_then_the_picture(
+    study, dpadmm, tmp_path
+):
+    assert dpadmm("infer", study(settings="epsilon = 3.0")).exit_code == 0
+    page = (tmp_path / "found.html").read_text()
+    told = ('class="headline"', "It cost a row of one party (3, ", "Effects", "What was asked?")
+    places = [page.index(words) for words in told]
+    assert places == sorted(places)

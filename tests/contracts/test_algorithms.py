@@ -14,7 +14,7 @@ from dpadmm.algorithms import HISTOGRAM, REGISTRY, algorithm_names, get_algorith
 from dpadmm.algorithms.base import Algorithm, Budget, Settings
 from dpadmm.errors import ParameterError
 from dpadmm.privacy.accountant import epsilon_spent
-from dpadmm.privacy.events import Event
+from dpadmm.privacy.events import Event, PostProcessing
 from dpadmm.privacy.mechanisms import Released
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.losses import get_loss
@@ -183,19 +183,19 @@ def site_of(topology, counts=COUNTS, runs=1):
     )
 
 
-def bench_of(name, *, runs=1, edges=((0, 1), (1, 2), (2, 3), (0, 2)), counts=COUNTS):
+def bench_of(name, *, runs=1, edges=((0, 1), (1, 2), (2, 3), (0, 2)), counts=COUNTS, people=1):
     algorithm = get_algorithm(name)
     links = "complete" if algorithm.hears_everybody else edges
     topology = build_topology("server" if algorithm.needs_server else links, len(counts))
     site = site_of(topology, counts, runs)
     parties = oracles.random_parties(1, counts, FEATURES)
-    return Bench(algorithm.configure(site, settings_for(site)), site, parties)
+    return Bench(algorithm.configure(site, settings_for(site, people)), site, parties)
 
 
-def settings_for(site, **options):
+def settings_for(site, people=1, **options):
     """A budget so large that the noise, which private algorithms add, stays small."""
     count = len(site.index)
-    budget = Budget(np.full(count, 1e3), np.full(count, 1e-5))
+    budget = Budget(np.full(count, 1e3), np.full(count, 1e-5), people)
     return Settings(rounds=ROUNDS, penalty=0.1, tolerance=2e-13, options=options, budget=budget)
 
 
@@ -275,13 +275,16 @@ def test_a_private_algorithm_needs_a_budget(name, bench):
         algorithm.configure(bench.site, without)
 
 
-def test_what_a_private_algorithm_charges_is_within_its_budget(name, bench):
+@pytest.mark.parametrize("people", [1, 3])
+def test_what_a_private_algorithm_charges_is_within_its_budget(name, people):
+    bench = bench_of(name, people=people)
     if not bench.algorithm.private:
         return
     events = [bench.algorithm.announce(state, bench.site, t) for t, state, _, _ in bench.rounds()]
     for node in range(len(COUNTS)):
-        spent = epsilon_spent([of_round[node] for of_round in events], 1e-5).epsilon
-        assert 0 < spent <= 1e3 * (1 + 1e-9)
+        released = [of_round[node] for of_round in events]
+        spent = epsilon_spent(released, 1e-5, rows_per_person=people).epsilon
+        assert 0 < spent <= 1e3 * (1 + 1e-9), f"the budget is for {people} rows of a person"
 
 
 # -- what it may see ----------------------------------------------------------------------------
@@ -367,8 +370,41 @@ def test_a_private_algorithm_refuses_huge_messages_before_rows_are_read(bench, s
         return
     _, first, _, _ = next(bench.rounds())
     state = type(first)(*(np.full_like(part, size) for part in first))
-    with np.errstate(all="ignore"), pytest.raises(ParameterError):
-        bench.algorithm.announce(state, bench.site, 1)
+    assert announced(bench, state, 1) is None, f"a state of {size:g} everywhere {MUST_REFUSE}"
+
+
+@pytest.mark.parametrize("size", [1e12, 1e200, np.inf, np.nan])
+def test_a_private_algorithm_refuses_every_huge_part_that_it_computes_with(bench, size):
+    if not bench.algorithm.private:
+        return
+    for t, state, _, _ in bench.rounds():
+        for part, values in state._asdict().items():
+            huge = state._replace(**{part: np.full_like(values, size)})
+            events = announced(bench, huge, t)
+            if events is None or PostProcessing() in events:
+                continue  # refused, or a function of messages alone
+            sent, same = (
+                bench.algorithm.local_step(
+                    each, bench.workspace(), bench.site, SimulatedNoise(0), t
+                ).values
+                for each in (huge, state)
+            )
+            np.testing.assert_array_equal(sent, same, f"{part} = {size:g} {MUST_REFUSE}")
+
+
+MUST_REFUSE = (
+    "must be refused by announce with a ParameterError, before a row is read: rounding or overflow "
+    'could otherwise show rows. See "Without a solve" in CONTRIBUTING.md.'
+)
+
+
+def announced(bench, state, t):
+    """What the round would cost; None where it is refused."""
+    try:
+        with np.errstate(all="ignore"):
+            return bench.algorithm.announce(state, bench.site, t)
+    except ParameterError:
+        return None
 
 
 # -- one process per party is the same as one for all --------------------------------------------
@@ -440,11 +476,16 @@ def test_an_outside_algorithm_cannot_take_the_name_of_the_histogram(outside):
         get_algorithm(HISTOGRAM)
 
 
-@pytest.mark.parametrize("entry", ["number", "function", "base"])
+@pytest.mark.parametrize("entry", ["number", "function"])
 def test_an_entry_point_that_is_no_algorithm_is_refused(outside, entry):
     with pytest.raises(ParameterError, match="must name a subclass of") as refusal:
         get_algorithm(entry)
     assert "dpadmm.algorithms.base.Algorithm" in str(refusal.value)
+
+
+def test_an_algorithm_that_lacks_methods_is_refused_with_their_names(outside):
+    with pytest.raises(ParameterError, match="it lacks absorb, announce, configure, init, local"):
+        get_algorithm("base")
 
 
 def test_an_entry_point_that_cannot_be_loaded_says_which(outside):
@@ -468,3 +509,22 @@ def test_the_estimator_trains_an_outside_algorithm(outside):
         algorithm="outside", n_parties=3, algorithm_options={"pull": 0.1}, random_state=0
     ).fit(rows, labels)
     assert model.score(rows, labels) > 0.6
+
+
+def test_an_outside_algorithm_without_a_published_claim_has_no_published_calibration(outside):
+    from dpadmm import ADMMClassifier
+
+    ((rows, labels),) = oracles.random_parties(3, (60,), 3)
+    model = ADMMClassifier(
+        algorithm="laplace-admm", n_parties=3, epsilon=1.0, delta=1e-5, calibration="published"
+    )
+    with pytest.raises(ParameterError, match="calibration must be 'proven' for 'laplace-admm'"):
+        model.fit(rows, labels)
+
+
+def test_an_audit_refuses_a_kind_of_noise_that_it_does_not_know_and_says_which_it_knows(outside):
+    from dpadmm.audit.algorithms import audit_algorithm
+    from dpadmm.audit.scene import Scene
+
+    with pytest.raises(ParameterError, match=r"noise must be Gaussian .* draw 'output' is of"):
+        audit_algorithm(Scene("laplace-admm", 1.0, 1e-5, rounds=2), samples=100)

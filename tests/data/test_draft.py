@@ -34,6 +34,28 @@ def test_bounds_and_levels_are_those_of_the_sample():
     assert schema.classes == ("no", "yes")
 
 
+def test_words_among_numbers_mark_missing_values_in_every_column():
+    rows = 40
+    sample = pd.DataFrame(
+        {
+            "BMI": [f"{20 + number / 7:.1f}".replace(".", ",") for number in range(rows - 2)]
+            + ["k.A.", "unbekannt"],
+            "children": ["0", "1", "2", "3", "5+"] * 8,
+            "smoker": ["ja", "nein", "ja", "k.A."] * 10,
+            "y": ["no", "yes"] * 20,
+        }
+    )
+    schema, hints = draft(sample, "y")
+    bmi, children, smoker = schema.columns
+    assert (bmi.kind, bmi.missing, bmi.upper) == ("numeric", True, 25.3)
+    # What has a digit says how many, and is no mark.
+    assert children.levels == ("0", "1", "2", "3", "5+")
+    assert (smoker.levels, smoker.missing) == (("ja", "nein"), True)
+    assert {"k.A.", "unbekannt"} <= set(schema.missing_values)
+    assert any(hint.startswith("'k.A.', 'unbekannt' among numbers") for hint in hints)
+    assert encode(sample, schema).counts.bad_labels == 0
+
+
 def test_the_sample_fits_its_own_draft(tmp_path):
     SAMPLE.to_csv(tmp_path / "sample.csv", index=False)
     for source in (SAMPLE, tmp_path / "sample.csv"):

@@ -538,7 +538,7 @@ def test_memory_does_not_grow_with_the_file(tmp_path, kind):
     path = tmp_path / f"rows.{kind}"
     generator = np.random.default_rng(0)
     most = []
-    for rows in (200_000, 800_000):
+    for rows in (100_000, 400_000):
         table = pa.table(
             {
                 "u": generator.normal(size=rows),

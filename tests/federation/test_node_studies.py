@@ -9,13 +9,11 @@ import pytest
 
 pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 
-from tests.helpers.federation_net import StudyFederation
+from tests.helpers.federation_net import REGRESSION, BadNeighbour, StudyFederation
 from tests.helpers.kits import Members
 
 from dpadmm.data.schema import Schema, load_schema
-from dpadmm.data.study_rows import read_study_rows
 from dpadmm.errors import LedgerError, ParameterError, PreflightStop
-from dpadmm.federation.agreed_study import question_of
 from dpadmm.federation.config import AgreedRun, load_node_config
 from dpadmm.federation.joining import current_kit
 from dpadmm.federation.kit import readme
@@ -24,30 +22,14 @@ from dpadmm.federation.node import check_node, check_own_rows, look_before_start
 from dpadmm.federation.node_study import study_shard
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.privacy.noise import SimulatedNoise, secure_noise
+from dpadmm.privacy.noise import secure_noise
 from dpadmm.run.charges import check_owner, open_runs
 from dpadmm.run.config import validated
 from dpadmm.run.plan import announced
 from dpadmm.solvers.workspace import Workspace
-from dpadmm.studies.study import StudyRows, run_study
 
 KEY = 7
 NAMES = ("north", "south", "west")
-WISHES = """
-[[wish]]
-kind = "proportion"
-columns = ["y"]
-by = "ward"
-[[wish]]
-kind = "mean"
-columns = ["age"]
-"""
-REGRESSION = """
-[infer]
-family = "binomial"
-columns = ["age", "ward"]
-"""
-KINDS = {"describe": WISHES, "infer": REGRESSION}
 ROWS = (900, 700, 800)
 LINKS = [["west", "north"], ["south", "west"]]
 
@@ -56,10 +38,6 @@ def planned(federation, text):
     """The plan of an agreed study."""
     agreed = validated(AgreedRun, tomllib.loads(text), federation.folder, "agreed")
     return agreed.plan(federation.schema)
-
-
-def study_of(kind, **more):
-    return {"kind": kind, "epsilon": 4.0, "delta": 1e-4, **more}
 
 
 @pytest.fixture
@@ -71,8 +49,8 @@ def make_study(fork_server, tmp_path):
             tmp_path / "federation",
             fork_server,
             NAMES,
-            study=study_of(kind, **more),
-            tables=KINDS[kind],
+            kind,
+            study=more,
             rows=ROWS,
             averager=averager,
             tls=tls,
@@ -92,63 +70,40 @@ def make_study(fork_server, tmp_path):
         federation.close()
 
 
-def in_one_process(federation):
-    """What one process finds with the same key."""
-    agreed, schema = federation.agreed, federation.schema
-    question = question_of(agreed, schema)
-
-    def read():
-        rows = [read_study_rows(federation.folder / f"{name}.csv", schema) for name in NAMES]
-        return [question.prepared(each) for each in rows]
-
-    about = StudyRows(split=agreed.run.wish.split)
-    done = run_study(agreed.plan(schema), read, noise=SimulatedNoise(KEY), about=about)
-    return question.answer(done).record()["found"]
-
-
-def numbers(found):
-    """Every number of what a study found, in order."""
-    if isinstance(found, dict):
-        return [each for value in found.values() for each in numbers(value)]
-    if isinstance(found, list):
-        return [each for value in found for each in numbers(value)]
-    return [found] if isinstance(found, float) else []
-
-
-def same(found, other):
-    assert len(numbers(found)) == len(numbers(other)) > 5
-    np.testing.assert_allclose(numbers(found), numbers(other), rtol=1e-9, atol=1e-9)
-
-
 @pytest.mark.parametrize(
-    ("kind", "noise", "graph"),
+    ("kind", "noise", "graph", "people"),
     [
-        ("describe", "own", "hub"),
-        ("describe", "shared", "complete"),
-        ("infer", "own", "complete"),
-        ("infer", "shared", "hub"),
-        ("infer", "shared", "path"),
-        ("describe", "own", LINKS),
+        ("describe", "own", "hub", 1),
+        ("describe", "own", "path", 3),
+        ("describe", "shared", "complete", 1),
+        ("infer", "own", "complete", 1),
+        ("infer", "own", "path", 1),
+        ("infer", "shared", "hub", 1),
+        ("infer", "shared", "path", 1),
+        ("survival", "own", "hub", 2),
+        ("describe", "own", LINKS, 1),
     ],
 )
-def test_nodes_find_what_one_process_finds(make_study, kind, noise, graph):
+def test_nodes_find_what_one_process_finds(make_study, kind, noise, graph, people):
     averager = graph if graph == "hub" else None
     more = {"noise": noise, "topology": "server" if averager else graph, "holdout": 0.25}
+    more |= {"rows_per_person": people, "epsilon": 4.0 if kind != "survival" else 40.0}
     federation = make_study(kind, averager=averager, simulation=KEY, **more)
     for name in federation.nodes:
         federation.start(name)
     federation.finish()
-    wanted = in_one_process(federation)
+    wanted = federation.in_one_process(KEY)
     records = [federation.record(name) for name in NAMES]
     for name, record in zip(NAMES, records, strict=True):
-        same(record["found"], wanted)
-        assert record["found"] == records[0]["found"]
+        # To the last bit: all sums are the same.
+        assert record["found"] == wanted
         assert record["federation"]["agreed_by"] == list(NAMES)
         assert list(record["privacy"]["parties"]) == [name]
         assert record["privacy"]["simulated"]
         statement = (federation.folder / f"{name}.statement").read_text()
         assert "heard the same in every round" in statement
         assert "order of rows" in statement
+        assert (f"up to {people} rows" in " ".join(statement.split())) == (people > 1)
         assert "simulation" in (federation.folder / f"{name}.html").read_text().lower()
         assert not (federation.folder / f"{name}.model").exists()
 
@@ -195,23 +150,61 @@ def test_a_study_is_charged_once_whatever_kills_a_node(make_study, noise):
         assert ledger.account.spent_epsilon == spent
 
 
-def test_a_study_ends_where_a_node_is_lost(make_study):
-    policy = {"when_lost": "continue", "lost_after": 3}
-    federation = make_study("infer", noise="own", topology="complete", policy=policy)
-    for name in ("north", "south"):
+def test_rows_of_one_person_are_charged_together(make_study):
+    """By a ledger that counts as many; one that counts fewer refuses, before a row is read."""
+    more = {"rows_per_person": 3, "epsilon": 40.0, "topology": "path", "tls": False}
+    federation = make_study("survival", **more)
+    (federation.folder / "north.ledger").unlink()
+    federation.make_ledger("north", rows_per_person=1)
+    federation.start("north")
+    assert federation.wait("north") == 2
+    assert "rows_per_person must be the ledger's, 1; got 3" in federation.output("north")
+    assert not federation.log("north", "encoding")
+    (federation.folder / "north.ledger").unlink()
+    (federation.folder / "north.messages").unlink()
+    federation.make_ledger("north")
+    for name in federation.nodes:
         federation.start(name)
-    federation.start("west")
-    federation.wait_for("west", "round")
-    federation.kill("west")
-    for name in ("north", "south"):
-        code = federation.wait(name)
-        if code == 0:
-            # West had sent everything that it was asked for.
-            pytest.skip("west was killed too late")
-        assert "there are no figures" in federation.output(name)
-        assert not (federation.folder / f"{name}.record").exists()
+    federation.finish()
+    for name in NAMES:
+        record = federation.record(name)
         with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
-            assert 0 < ledger.account.spent_epsilon <= 4.0
+            account = ledger.verify()
+        assert account.spent_epsilon == pytest.approx(record["privacy"]["epsilon"], rel=1e-6)
+        assert 39.0 < record["privacy"]["epsilon"] <= 40.0
+
+
+@pytest.mark.parametrize("graph", ["complete", "hub", "path"])
+def test_a_study_ends_where_a_node_is_lost(make_study, graph):
+    """Nobody goes on without it: every node ends by itself, and says what stays spent."""
+    policy = {"when_lost": "continue", "lost_after": 3, "serve_for": 600}
+    averager = graph if graph == "hub" else None
+    topology = "server" if averager else graph
+    federation = make_study("infer", averager=averager, topology=topology, policy=policy)
+    west = BadNeighbour(federation)
+    west.rounds = 2
+    others = [name for name in federation.nodes if name != "west"]
+    try:
+        for name in others:
+            federation.start(name)
+        assert west.asked_too_far.wait(120)
+    finally:
+        west.session.close()
+    for name in others:
+        assert federation.wait(name) == 75
+        said = federation.output(name)
+        assert "west was lost before all rounds were complete: there are no figures" in said
+        assert not federation.log(name, "finished")
+        if name == averager:
+            assert "what parties were charged stays spent" in said
+            continue
+        assert not list(federation.folder.glob(f"{name}.record"))
+        with SQLiteLedger(federation.folder / f"{name}.ledger") as ledger:
+            account = ledger.verify()
+        charged = len(account.runs["trial"].events)
+        assert f"{charged} of 4 rounds were charged here, and stay spent" in said
+        assert 2 <= charged <= 3
+        assert 0 < account.spent_epsilon < 4.0
 
 
 @pytest.mark.parametrize(
@@ -403,12 +396,3 @@ def test_rows_that_are_held_out_are_not_laid_out(make_study):
     workspace = Workspace(study_shard(setup), own.algorithm.row_site(own.site))
     found = workspace.totals(lambda rows, responses: np.array([float(len(rows))]), 1)
     assert found.ravel().tolist() == [ROWS[0] * 0.75]
-
-
-def test_flower_carries_no_study(make_study):
-    from dpadmm.flower.server import check_relayed
-
-    federation = make_study("describe", averager="hub", topology="server", tls=False)
-    agreed = federation.agreed
-    with pytest.raises(ParameterError, match=r"\[study\] must be left out .* got 'describe'"):
-        check_relayed(agreed, agreed.plan(federation.schema))

@@ -128,6 +128,20 @@ def test_a_submitted_run_waits_whole_in_a_private_folder(north):
     assert submit(config, run.folder / "agreed.toml", rehearsal=True).name == "0002-spring"
 
 
+def test_a_folder_that_is_no_run_is_passed_over_and_a_run_without_its_record_is_refused(north):
+    config = config_of(north, "north")
+    run = submit(config, agreed_file(north, "spring"))
+    for name in (".Trash-1000", "lost+found", "copy of 0001-spring"):
+        (config.runs / name).mkdir()
+    (config.runs / "notes.txt").write_text("none")
+    assert [each.name for each in read_runs(config)] == [run.name]
+    assert find_run(config, "1").name == run.name
+    assert submit(config, agreed_file(north, "autumn")).name == "0002-autumn"
+    (run.folder / "run.json").unlink()
+    with pytest.raises(ParameterError, match="0001-spring has none: move the folder away"):
+        read_runs(config)
+
+
 @pytest.mark.parametrize(
     ("policy", "changes", "words"),
     [

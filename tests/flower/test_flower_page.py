@@ -1,5 +1,6 @@
 """The files of the page about Flower are complete: they train as they stand there."""
 
+import json
 import random
 import re
 import shlex
@@ -36,30 +37,47 @@ def write_rows(path, draw, count):
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_the_files_of_the_page_train(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def write_files(agreed, node):
     (command,) = [block for block in blocks("sh") if block.startswith("dpadmm ledger init")]
+    Path("schema.toml").write_text(FILES["schema.toml"])
+    Path("agreed.toml").write_text(agreed)
     for name, count in ROWS.items():
-        for file in ("schema.toml", "agreed.toml"):
-            # Three rounds show as much as twenty.
-            Path(file).write_text(FILES[file].replace("rounds = 20", "rounds = 3"))
-        Path(f"{name}.toml").write_text(FILES["node.toml"].replace("north", name))
+        Path(f"{name}.toml").write_text(node.replace("north", name))
         write_rows(Path(f"{name}.csv"), random.Random(count), count)
         words = shlex.split(command.replace("north", name).replace("400", str(count)))
         made = CliRunner().invoke(app, words[1:])
         assert made.exit_code == 0, made.output
+
+
+def ask(question):
+    answers = {name: answer(Path(f"{name}.toml"), question.plain()) for name in ROWS}
+    assert [each.refusal for each in answers.values()] == ["", ""]
+    return answers
+
+
+def test_the_files_of_the_page_train(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    # Three rounds show as much as twenty.
+    write_files(FILES["agreed.toml"].replace("rounds = 20", "rounds = 3"), FILES["node.toml"])
     setup = prepare_server(Path("agreed.toml"), Path("schema.toml"), Path("superlink.model"))
-
-    def ask(question):
-        answers = {name: answer(Path(f"{name}.toml"), question.plain()) for name in ROWS}
-        assert [each.refusal for each in answers.values()] == ["", ""]
-        return answers
-
-    write_model(setup, average_answers(setup, ask))
+    write_model(setup, average_answers(setup, ask), setup.model)
     coefficients = [load_model(f"{name}.model").classifier.coef for name in (*ROWS, "superlink")]
     assert (coefficients[0] == coefficients[2]).all()
     assert (coefficients[1] == coefficients[2]).all()
     assert all(Path(f"{name}.statement").stat().st_size for name in ROWS)
+
+
+def test_the_study_of_the_page_is_asked(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    before, _, after = FILES["agreed.toml"].partition("[run]")
+    agreed = f"{before}{FILES['study of agreed.toml']}{after[after.index('[[party]]') :]}"
+    write_files(agreed, FILES["node.toml"].replace('model = "north.model"\n', ""))
+    average_answers(prepare_server(Path("agreed.toml"), Path("schema.toml")), ask)
+    found = [json.loads(Path(f"{name}.record").read_text())["found"] for name in ROWS]
+    assert found[0] == found[1]
+    # A mean, and the proportion of each class in each ward.
+    assert len(found[0]) == 5
+    assert all(Path(f"{name}.html").stat().st_size for name in ROWS)
 
 
 def test_the_app_of_the_page_names_what_is_there():

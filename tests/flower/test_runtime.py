@@ -11,7 +11,7 @@ pytest.importorskip("flwr", reason="the extra 'flower' is not installed: make fl
 
 from tests.helpers.federation_net import in_process
 from tests.helpers.flower_network import FlowerNetwork
-from tests.helpers.flower_parties import NAMES, FlowerParties
+from tests.helpers.flower_parties import NAMES, FlowerParties, FlowerStudy
 
 from dpadmm.flower.client_app import make_client_app
 from dpadmm.flower.server_app import Asking, make_server_app
@@ -63,7 +63,7 @@ def network(tmp_path, request):
     parties = FlowerParties(tmp_path / "parties", names=names, run=run)
     if simulation is not None:
         parties.simulated = True
-        (parties.folder / "agreed.toml").write_text(parties.agreed_text())
+        parties.write_agreed()
     parties.write_all(simulation=simulation)
     made = FlowerNetwork(parties)
     yield made
@@ -112,3 +112,31 @@ def test_a_lying_server_spends_nothing_and_a_killed_supernode_draws_once(network
     north, south, hub = coefficients(parties, *TWO, "hub")
     np.testing.assert_array_equal(north, hub)
     np.testing.assert_array_equal(south, hub)
+
+
+@pytest.fixture
+def study_network(tmp_path):
+    parties = FlowerStudy(tmp_path / "parties", "infer", noise="shared", simulated=True)
+    parties.write_all(simulation=KEY)
+    made = FlowerNetwork(parties)
+    yield made
+    made.close()
+
+
+def test_a_study_over_tls_finds_what_one_process_finds_whoever_is_killed(study_network):
+    parties = study_network.parties
+    study_network.start_link()
+    study_network.start_keeper("south")
+    for name in NAMES:
+        study_network.start_node(name)
+    study_network.run()
+    study_network.wait_for(lambda: parties.log("north", "round"))
+    study_network.kill("north")
+    study_network.start_node("north")
+    study_network.wait_for(lambda: all(parties.log(name, "finished") for name in NAMES))
+    wanted = parties.in_one_process(KEY)
+    for name in NAMES:
+        record = parties.record(name)
+        assert record["found"] == wanted
+        assert record["federation"]["agreed_by"] == list(NAMES)
+    assert not (parties.folder / "hub.model").exists()

@@ -30,7 +30,7 @@ def made(folder, simulation=None):
     run = {"algorithm": "dp-gd", "rounds": ROUNDS, "algorithm_options": {"noise": "shared"}}
     parties = FlowerParties(folder, run=run)
     parties.simulated = simulation is not None
-    (folder / "agreed.toml").write_text(parties.agreed_text())
+    parties.write_agreed()
     parties.write_all(simulation=simulation)
     return parties
 

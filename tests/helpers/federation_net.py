@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import math
 import os
 import random
 import socket
@@ -16,7 +17,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 
 from dpadmm.data.schema import Schema
+from dpadmm.data.study_rows import read_study_rows
 from dpadmm.data.tables import encode_party
+from dpadmm.federation.agreed_study import question_of
 from dpadmm.federation.agreement import AGREEMENT_TOPIC, Consents
 from dpadmm.federation.config import AgreedRun
 from dpadmm.federation.identity import make_authority, make_certificate, read_certificate
@@ -30,6 +33,7 @@ from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.problem.rows import label_signs
 from dpadmm.run.config import validated
 from dpadmm.run.session import lay_out, train
+from dpadmm.studies.study import StudyRows, run_study
 from tests.helpers.wards import SCHEMA, write_ward
 
 RESULTS = ("model", "record", "statement")
@@ -190,13 +194,14 @@ class Federation:
         agreed = self.agreed
         return agreed.neighbours(name, agreed.plan(self.schema))
 
-    def make_ledger(self, name, epsilon=None):
+    def make_ledger(self, name, epsilon=None, rows_per_person=None):
         path = self.folder / f"{name}.ledger"
         kind = "gaussian" if self.run["algorithm"] in ("pr-admm", "dp-gd") else "renyi"
         # At one order of Renyi divergence a run costs more than it states.
         total = epsilon or self.run["epsilon"] * (1 if kind == "gaussian" else 4)
         colluders = 1 if self.shared else None
-        policy = Policy(total, self.run["delta"], filter=kind, colluders=colluders)
+        people = rows_per_person or self.run.get("rows_per_person", 1)
+        policy = Policy(total, self.run["delta"], people, filter=kind, colluders=colluders)
         SQLiteLedger.create(path, ChargedData("rows", name, self.rows[name]), policy).close()
         return path
 
@@ -298,16 +303,63 @@ class Federation:
             return [store.messages(run, t) for t in range(store.rounds(run))]
 
 
+WISHES = """
+[[wish]]
+kind = "proportion"
+columns = ["y"]
+by = "ward"
+[[wish]]
+kind = "mean"
+columns = ["age"]
+"""
+REGRESSION = """
+[infer]
+family = "binomial"
+columns = ["age", "ward"]
+"""
+SURVIVAL = """
+[infer]
+family = "survival"
+entry = "start"
+exit = "age"
+periods = [0.0, 50.0, 100.0]
+columns = ["ward"]
+"""
+START = '[[columns]]\nname = "start"\nkind = "numeric"\nlower = 0\nupper = 100\n'
+
+
+def write_persons(folder, rows):
+    """Rows of a ward whose people come in at some age, one of ten later than they leave."""
+    write_wards(folder, rows)
+    for number, name in enumerate(rows):
+        draw, path = random.Random(f"persons {number}"), folder / f"{name}.csv"
+        first, *lines = path.read_text().splitlines()
+        lines = [f"{line},{draw.choice([0] * 8 + [20, 60])}" for line in lines]
+        path.write_text("\n".join([f"{first},start", *lines]) + "\n")
+
+
+#: What studies ask, by a name, and of which rows.
+STUDIES = {
+    "describe": {"tables": WISHES},
+    "infer": {"tables": REGRESSION},
+    "survival": {"tables": SURVIVAL, "schema": SCHEMA + START, "write_rows": write_persons},
+}
+
+
 class StudyFederation(Federation):
-    """A federation that asks a study in place of training."""
+    """A federation that asks one of ``STUDIES`` in place of training."""
 
     results = ("record", "statement")
 
-    def __init__(self, folder, server, names, *, study, tables, **more):
-        self.study = {"run_id": "trial", "epsilon": 1.0, "delta": 1e-3, **study}
+    def __init__(self, folder, server, names, asked, *, study, **options):
+        more = {**STUDIES[asked], **options}
+        tables, kind = more.pop("tables"), asked if asked == "describe" else "infer"
+        self.study = {"run_id": "trial", "kind": kind, "epsilon": 4.0, "delta": 1e-4, **study}
         #: The tables that say what is asked, as text.
         self.tables = tables
-        run = {"algorithm": "dp-gd", **{key: self.study[key] for key in ("epsilon", "delta")}}
+        charged = ("epsilon", "delta", "rows_per_person")
+        known = {key: self.study[key] for key in charged if key in self.study}
+        run = {"algorithm": "dp-gd", **known}
         if self.study.get("noise") == "shared":
             run["algorithm_options"] = {"noise": "shared"}
         super().__init__(folder, server, names, run=run, **more)
@@ -327,6 +379,19 @@ class StudyFederation(Federation):
 
     def record(self, name):
         return json.loads((self.folder / f"{name}.record").read_text())
+
+    def in_one_process(self, key):
+        """What one process finds of the same rows with the same key."""
+        agreed, schema = self.agreed, self.schema
+        question = question_of(agreed, schema)
+
+        def read():
+            rows = [read_study_rows(self.folder / f"{name}.csv", schema) for name in self.names]
+            return [question.prepared(each) for each in rows]
+
+        about = StudyRows(split=agreed.run.wish.split)
+        done = run_study(agreed.plan(schema), read, noise=SimulatedNoise(key), about=about)
+        return question.answer(done).record()["found"]
 
 
 def in_process(federation, folder, key):
@@ -375,6 +440,8 @@ class BadNeighbour:
         self.finished = False
         #: Whether it keeps its messages to itself, so that nobody gets on.
         self.withheld = False
+        #: How many rounds it has messages of; and whether it was asked for the next one.
+        self.rounds, self.asked_too_far = math.inf, threading.Event()
 
     def agreeing(self):
         words = Agreeing(dpadmm=self.dpadmm, facts=self.facts, consents=self.consents, names={})
@@ -388,7 +455,12 @@ class BadNeighbour:
             starts, stopped = self.session.claims.starts()
             heard = dict.fromkeys(self.federation.names, 0)
             return Heard(heard=heard, starts=starts, stopped=stopped).to_bytes()
-        return self.message(int(label)) if label.isdecimal() and not self.withheld else None
+        if self.withheld or not label.isdecimal():
+            return None
+        if int(label) >= self.rounds:
+            self.asked_too_far.set()
+            return None
+        return self.message(int(label))
 
     def message(self, t, value=0.0):
         return encode_message(self.run, self.number, t, np.full(self.shape, value))

@@ -28,7 +28,7 @@ clientapp = "{clientapp}"
 [tool.flwr.app.config]
 agreed = "{folder}/agreed.toml"
 schema = "{folder}/schema.toml"
-model = "{folder}/hub.model"
+{model}
 lost-after = {lost_after}
 ask-again = {ask_again}
 """
@@ -61,6 +61,7 @@ class FlowerNetwork:
         app.mkdir()
         clientapp = clientapp or "dpadmm.flower.client_app:app"
         told = {"folder": self.folder, "lost_after": lost_after, "ask_again": ask_again}
+        told["model"] = f'model = "{self.folder}/{parties.model}"' if parties.model else ""
         (app / "pyproject.toml").write_text(APP.format(clientapp=clientapp, **told))
         (self.home / "config.toml").write_text(
             CONNECTION.format(port=self.port, authority=self.authority)

@@ -3,20 +3,21 @@
 from dpadmm.errors import ExchangeError
 from dpadmm.flower.party import answer
 from dpadmm.flower.server import Answer, average_answers, prepare_server, write_model
-from tests.helpers.federation_net import RESULTS, Federation, toml
+from tests.helpers.federation_net import Federation, StudyFederation, toml
 
 NAMES = ("north", "south", "west")
 FILES = {"certificate": "pem", "key": "key"}
 
 
-class FlowerParties(Federation):
-    """A federation whose nodes have no addresses; ``hub`` is the server."""
+class InFlower:
+    """What parties have in Flower: no addresses, and ``hub`` as their server."""
 
-    def __init__(self, folder, *, run=None, names=NAMES, **options):
-        told = {"algorithm": "ps-admm", "topology": "server", "rounds": 4, **(run or {})}
-        shared = told.get("algorithm_options", {}).get("noise") == "shared"
-        super().__init__(folder, None, names, tls=shared, averager="hub", run=told, **options)
-        (folder / "agreed.toml").write_text(self.agreed_text())
+    #: Where the server puts its model, if there is one.
+    model = "hub.model"
+
+    def write_agreed(self):
+        """The agreed run as the server of a real Flower has it."""
+        (self.folder / "agreed.toml").write_text(self.agreed_text())
 
     def write(self, name, *, policy=None, simulation=None, agreed=None, extra=""):
         """The files of a party; its ledger is made apart."""
@@ -34,7 +35,7 @@ class FlowerParties(Federation):
             limits["colluders"] = 1
         limits |= policy or {}
         lines += ["[policy]", *(f"{key} = {toml(value)}" for key, value in limits.items())]
-        lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in RESULTS)]
+        lines += ["[result]", *(f'{what} = "{name}.{what}"' for what in self.results)]
         lines += ["[watch]", f'log = "{name}.log"']
         if simulation is not None:
             lines += ["[simulation]", f"key = {simulation}"]
@@ -56,7 +57,8 @@ class FlowerParties(Federation):
         """What the server is told; ``agreed`` replaces the run that it believes in."""
         place = self.folder / "server.agreed.toml"
         place.write_text(agreed or self.agreed_text())
-        return prepare_server(place, self.folder / "schema.toml", self.folder / "hub.model")
+        model = None if self.model is None else self.folder / self.model
+        return prepare_server(place, self.folder / "schema.toml", model)
 
     def ask_one(self, name, question):
         """One party's answer, as it comes over the wire."""
@@ -70,7 +72,40 @@ class FlowerParties(Federation):
                 raise ExchangeError(f"{name}: {found.refusal}")
         return answers
 
+    def play(self):
+        """All rounds, as the server asks for them."""
+        return average_answers(self.server(), self.ask)
+
+
+class FlowerParties(InFlower, Federation):
+    """Parties that train."""
+
+    def __init__(self, folder, *, run=None, names=NAMES, **options):
+        told = {"algorithm": "ps-admm", "topology": "server", "rounds": 4, **(run or {})}
+        shared = told.get("algorithm_options", {}).get("noise") == "shared"
+        super().__init__(folder, None, names, tls=shared, averager="hub", run=told, **options)
+        self.write_agreed()
+
     def train(self):
-        setup = self.server()
-        averaged = average_answers(setup, self.ask)
-        return averaged, write_model(setup, averaged)
+        setup, averaged = self.server(), self.play()
+        return averaged, write_model(setup, averaged, setup.model)
+
+
+class FlowerStudy(InFlower, StudyFederation):
+    """Parties that are asked a study."""
+
+    model = None
+
+    def __init__(self, folder, asked, *, simulated=False, **study):
+        super().__init__(
+            folder,
+            None,
+            NAMES,
+            asked,
+            study={"topology": "server", **study},
+            rows=(900, 700, 800),
+            tls=study.get("noise") == "shared",
+            averager="hub",
+        )
+        self.simulated = simulated
+        self.write_agreed()

@@ -41,7 +41,7 @@ def import_everything():
             # An extra that is not installed.
             with contextlib.suppress(ImportError):
                 importlib.import_module(found.name)
-    for late in ("dp_accounting.pld.pld_pmf", "networkx", "opendp.mod"):
+    for late in ("dp_accounting.pld.pld_pmf", "networkx", "opendp.domains", "opendp.measurements"):
         with contextlib.suppress(ImportError):
             importlib.import_module(late)
     # What is here for good need not be looked at, and copied, in every fork.

@@ -68,6 +68,8 @@ TREE = "tests/federation/test_tree_sums.py"
 KEYS = "tests/federation/test_session_keys.py"
 STUDY = "tests/studies/test_study.py"
 DESCRIBED = "tests/studies/test_describe.py"
+REGRESSED = "tests/studies/test_glm.py"
+WORST = "tests/studies/test_worst_rows.py"
 
 MUTANTS = [
     # How much noise there is --------------------------------------------------------------------
@@ -826,6 +828,94 @@ MUTANTS = [
         "values = np.clip(rows[:, self.place], -1.0, 1.0)",
         "values = rows[:, self.place]",
         f"{DESCRIBED}::test_no_row_moves_a_part_by_more_than_its_sensitivity",
+    ),
+    Mutant(
+        "shares-of-two",
+        "the rounds of a regression get two budgets",
+        "studies/study.py",
+        "return math.sqrt(self.share) / self.sensitivity",
+        "return math.sqrt(2 * self.share) / self.sensitivity",
+        audit("--mechanism infer-binomial --samples 20000"),
+    ),
+    Mutant(
+        "long-rows",
+        "rows of a regression are not shortened to their bound",
+        "studies/families.py",
+        'factor = 1.0 / np.maximum(1.0, np.sqrt(np.einsum("ij,ij->i", rows, rows)))',
+        "factor = np.ones(len(rows))",
+        f"{REGRESSED}::test_no_pair_of_rows_moves_a_round_by_more_than_it_says",
+    ),
+    Mutant(
+        "columns-alone",
+        "a first linear round shortens the columns of a row, and not its response",
+        "studies/glm.py",
+        "w /= np.maximum(1.0, longest)[:, None]",
+        "w[:, :-1] /= np.maximum(1.0, longest)[:, None]",
+        audit("--mechanism infer-gaussian --samples 20000"),
+    ),
+    Mutant(
+        "residuals-unclipped",
+        "residuals of a second linear round are not clipped",
+        "studies/glm.py",
+        "residual = np.clip(residual / path.clip, -1.0, 1.0)",
+        "residual = residual / path.clip",
+        audit("--mechanism infer-gaussian --samples 20000"),
+    ),
+    Mutant(
+        "counts-unclipped",
+        "residuals of counts are clipped at twice their bound",
+        "studies/families.py",
+        "psi = np.clip(np.nan_to_num(response) - rate, -self.clip, self.clip)",
+        "psi = np.clip(np.nan_to_num(response) - rate, -2 * self.clip, 2 * self.clip)",
+        audit("--mechanism infer-poisson --samples 20000"),
+    ),
+    Mutant(
+        "person-in-parts",
+        "the periods of a person are shortened one by one, and not their sum",
+        "studies/families.py",
+        "slopes /= np.maximum(self.reach, size)[:, None]",
+        "slopes /= np.maximum(self.reach, size / at_risk.sum(axis=1))[:, None]",
+        audit("--mechanism infer-survival --samples 20000"),
+    ),
+    Mutant(
+        "curvature-in-parts",
+        "the curvature of a person is not shortened",
+        "studies/families.py",
+        "curvature *= self.curvature_reach / np.maximum(self.curvature_reach, size)[:, None]",
+        "curvature *= self.curvature_reach / np.maximum(self.curvature_reach, 0 * size)[:, None]",
+        f"{WORST}::test_sums_are_those_that_are_written_down",
+    ),
+    Mutant(
+        "heavy-curvature",
+        "the curvature of a logistic regression weighs more than is free",
+        "studies/families.py",
+        "curving = 4.7",
+        "curving = 9.4",
+        f"{REGRESSED}::test_the_curvature_of_a_logistic_regression_is_free",
+    ),
+    Mutant(
+        "long-triangle",
+        "entries beside the diagonal of a matrix weigh as if sent twice with one noise",
+        "studies/study.py",
+        "np.where(first == second, 1.0, math.sqrt(2))\n    return found",
+        "np.where(first == second, 1.0, 2.0)\n    return found",
+        f"{STUDY}::test_a_triangle_has_the_length_of_its_matrix",
+    ),
+    Mutant(
+        "asymmetric-noise",
+        "the noise of a curvature is not symmetric, as its covariance says",
+        "studies/study.py",
+        "matrix[second, first] = matrix[first, second]",
+        "matrix[second, first] = matrix[first, second][::-1]",
+        f"{REGRESSED}::test_noise_of_a_matrix_is_symmetric",
+    ),
+    Mutant(
+        "noise-of-a-full-matrix",
+        "a covariance counts the noise of a curvature as if it were not symmetric",
+        "studies/glm.py",
+        "return deviation**2 * (step @ step * np.eye(len(step)) + np.outer(step, step))",
+        "return deviation**2 * (step @ step * np.eye(len(step)))",
+        f"{REGRESSED}::test_noise_of_a_matrix_is_symmetric",
     ),
 ]
 

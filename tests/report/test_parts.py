@@ -7,6 +7,7 @@ import re
 import tomllib
 from html.parser import HTMLParser
 from importlib.resources import files
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -195,6 +196,21 @@ def test_levels_that_are_near_have_names_that_do_not_touch():
     plot = LinePlot("t", "round", "accuracy", (line,), limits=limits)
     ((_, first), (_, second)), _ = texts_of(plot, "pooled", "best party alone")
     assert second - first >= 13
+
+
+def test_names_stand_beside_the_ends_of_their_lines_without_overlap():
+    ends = {"low": 0.0, "high": 10.0, "next": 9.9, "third": 9.8, "lowest": -0.1}
+    lines = tuple(Series(name, (1, 2), (5.0, end)) for name, end in ends.items())
+    drawn = ElementTree.fromstring(draw(LinePlot("t", "x", "y", lines, beside=True), "plot"))
+    texts = [each for each in drawn.iter() if each.tag.endswith("text") and each.text in ends]
+    found = {each.text: (float(each.get("x")), float(each.get("y"))) for each in texts}
+    assert list(found) == ["high", "next", "third", "low", "lowest"]
+    heights = [y for _, y in found.values()]
+    assert all(later - before >= 13 for before, later in pairwise(heights))
+    width, height = (float(each) for each in drawn.get("viewBox").split()[2:])
+    assert heights[-1] < height
+    assert len({x for x, _ in found.values()}) == 1
+    assert max(x for x, _ in found.values()) + 7 * 31 < width
 
 
 def test_what_a_plot_shows_is_in_its_data():

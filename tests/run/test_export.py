@@ -1,7 +1,9 @@
 """The graph of a model says what the model says, in a runtime that knows nothing of the package."""
 
 import json
+import re
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -153,12 +155,37 @@ def test_a_card_carries_every_line_of_the_statement_and_every_figure():
     card = model_card(model, "my model")
     assert card.startswith("# my model\n")
     for heading, words in model.privacy.lines():
-        assert f"| {heading} | {words.replace('|', '&#124;')} |" in card
+        assert f"| {heading} | {words.replace('|', '&#124;')} |" in re.sub(r"\\(.)", r"\1", card)
     for figure in model.classifier.quality.evaluation().estimates:
         assert f"| {figure.name} |" in card
     # Names from anybody make no cell and no markup.
     assert "a&#124;b" in card
     assert "\\<c\\>" in card
+
+
+def test_a_card_of_a_hostile_file_is_bounded_and_has_no_markup_of_its_own():
+    bad = "<img src=x onerror=a()>\n\n# Approved ![x](http://x) | `x` |" + "x" * 10_000
+    estimator = ADMMClassifier("admm", rounds=2, n_parties=2).fit(X, CODES > 0)
+    model = Model.from_estimator(estimator)
+    fitted = replace(
+        model.classifier,
+        classes=np.array([bad, "yes"]),
+        parties=np.array([f"{number} {bad}" for number in range(1000)]),
+        privacy=replace(model.privacy, algorithm=bad),
+    )
+    provenance = {"rows": {bad: bad}, "run_sha256": bad}
+    told = replace(model, classifier=fitted, provenance=provenance, created=bad, version=bad)
+    card = model_card(told, bad)
+    assert len(card) < 60_000
+    theirs = card[: card.index("## Use")].replace("`dpadmm evaluate`", "")
+    assert not re.search(r"(?<!\\)[<>`!\[]", theirs)
+    headings = [line for line in card.splitlines() if line.startswith("#")]
+    assert [line for line in headings if line.startswith("##")] == [
+        "## How good it is",
+        "## Privacy",
+        "## Use",
+    ]
+    assert len(headings) == 4
 
 
 def test_a_card_of_a_model_that_was_not_evaluated_says_so():

@@ -17,12 +17,7 @@ from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.studies.describe import Axis, Describe, Moments, Products, Tally, described
 from dpadmm.studies.describe_figures import NOT_ENOUGH, ReadOff
-from dpadmm.studies.describe_files import (
-    describe_epsilon,
-    expected_figures,
-    plan_describe,
-    relative_width,
-)
+from dpadmm.studies.describe_files import Describing, relative_width
 
 SCHEMA = Schema.from_dict(
     {
@@ -244,7 +239,7 @@ def test_the_split_favours_what_weighs_more():
         {"kind": "mean", "columns": ("age",), "weight": 4.0},
         {"kind": "proportion", "columns": ("ward",)},
     ]
-    planned = plan_describe(described(SCHEMA, wishes), {"x": 5000}, EvaluationTerms(1.0, 1e-6))
+    planned = Describing(described(SCHEMA, wishes)).plan({"x": 5000}, EvaluationTerms(1.0, 1e-6))
     table, moments = planned.algorithm.courses[0]
     # In proportion to sensitivity and the root of the weight: sqrt(2) to 2 * 2.
     assert moments.share / table.share == pytest.approx(4 / np.sqrt(2))
@@ -282,22 +277,22 @@ def test_expected_widths_are_those_that_come(frame):
         {"kind": "quantiles", "columns": ("age",)},
     ]
     about = described(SCHEMA, wishes)
+    question = Describing(about)
     rows = {str(name): int(count) for name, count in frame["site"].value_counts().items()}
     terms = EvaluationTerms(0.3, 1e-6)
-    expected = expected_figures(about, plan_describe(about, rows, terms))
+    expected = question.figures(question.plan(rows, terms))
     told = dpadmm.describe(frame, wishes, schema=SCHEMA, epsilon=0.3, delta=1e-6, random_state=0)
     for before, after in zip(expected, told.figures, strict=True):
         assert 0.3 < relative_width(about, before) / relative_width(about, after) < 3.5
 
 
 def test_the_smallest_epsilon_reaches_the_width_and_less_does_not():
-    about = described(SCHEMA, [{"kind": "mean", "columns": ("age",)}])
+    question = Describing(described(SCHEMA, [{"kind": "mean", "columns": ("age",)}]))
     rows, terms = {"x": 3000, "y": 3000}, EvaluationTerms(1.0, 1e-6)
-    epsilon = describe_epsilon(about, rows, terms, 0.05)
+    epsilon = question.epsilon_for(rows, terms, 0.05)
 
     def width(epsilon):
-        planned = plan_describe(about, rows, EvaluationTerms(epsilon, 1e-6))
-        return relative_width(about, expected_figures(about, planned)[0])
+        return question.width(question.plan(rows, EvaluationTerms(epsilon, 1e-6)))
 
     assert width(epsilon) <= 0.05 < width(epsilon / 1.05)
 
@@ -347,11 +342,10 @@ def test_a_row_without_an_owner_is_refused(frame):
 
 
 def test_several_rows_of_a_person_take_more_noise():
-    about = described(SCHEMA, [{"kind": "mean", "columns": ("age",)}])
+    question = Describing(described(SCHEMA, [{"kind": "mean", "columns": ("age",)}]))
     rows = {"x": 3000, "y": 3000}
     one, three = (
-        plan_describe(about, rows, EvaluationTerms(1.0, 1e-6, people)).algorithm
-        for people in (1, 3)
+        question.plan(rows, EvaluationTerms(1.0, 1e-6, people)).algorithm for people in (1, 3)
     )
     assert_allclose(three.sigma, 3 * one.sigma)
 
@@ -403,8 +397,9 @@ def test_one_name_is_one_question_and_its_rows(tmp_path):
         ask(1.0, other, run_id=None)
     with SQLiteLedger(place) as ledger:
         once = ledger.verify().spent_epsilon
-    for wrong in ({"name": "q"}, {"rows": frame[:10]}):
-        with pytest.raises(DataError, match="declares, 4000"):
-            ask(1.0, run_id="other", **wrong)
+    with pytest.raises(DataError, match="declares, 4000"):
+        ask(1.0, run_id="other", rows=frame[:10])
+    with pytest.raises(ParameterError, match="every party's ledger; 'q' has none"):
+        ask(1.0, run_id="other", name="q")
     with SQLiteLedger(place) as ledger:
         assert ledger.verify().spent_epsilon == once

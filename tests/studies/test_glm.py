@@ -1,17 +1,15 @@
-"""What a row moves: sensitivities of regressions over pairs of rows, and mutants of them."""
+"""What a row moves: sensitivities of regressions over pairs of rows."""
 
 import math
 
 import numpy as np
 import pytest
 
-import dpadmm.studies.families as families
 import dpadmm.studies.glm as glm
-from dpadmm.errors import ParameterError
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.studies.families import SQUARES, Point, clipped_poisson, newton_family
-from dpadmm.studies.glm import CONSTANT, Regression, RegressionFacts
-from dpadmm.studies.study import Sums, from_triangle, plan_study, upper_triangle
+from dpadmm.studies.glm import CONSTANT, RegressionFacts, plan_regression
+from dpadmm.studies.study import Sums, from_triangle, upper_triangle
 
 FAMILIES = ["binomial", "poisson", "survival"]
 PERIODS, COLUMNS = 4, 3
@@ -23,11 +21,8 @@ def _facts(family):
 
 def _study(family, epsilon=1.0, **terms):
     facts = _facts(family)
-    options = {"family": family, "columns": COLUMNS, "periods": facts.periods}
     rows = {"a": 400, "b": 300, "c": 300}
-    terms = EvaluationTerms(epsilon, 1e-5, **terms)
-    planned = plan_study(Regression, options, rows, terms, rounds=len(facts.courses()))
-    return planned.algorithm
+    return plan_regression(facts, rows, EvaluationTerms(epsilon, 1e-5, **terms)).algorithm
 
 
 def _row(random, family):
@@ -191,61 +186,39 @@ def test_a_first_line_keeps_rows_on_their_plane():
     assert across @ moments @ across == pytest.approx(0, abs=1e-9)
 
 
-# -- mutants: each of them must be found by what is above ---------------------------------------
+def _step(family, share, before=math.inf, noisy=1.0, flat=1.0):
+    """The estimate of a step without length, whose scores have a share of the curvature.
+
+    ``flat`` is the curvature of one direction beside that of the others.
+    """
+    facts = _facts(family)
+    size, kind = facts.size, facts.newton()
+    matrix = 1000.0 * np.diag([flat, *[1.0] * (size - 1)])
+    squares = share * np.trace(matrix) * SQUARES / kind.reach**2
+    numbers = np.concatenate([np.zeros(size), kind.curving * upper_triangle(matrix), [squares]])
+    path = glm._Path(Point(np.zeros(size), np.eye(size)), ratio=before, noisy=noisy)
+    return glm._newton_step(facts, path, glm._Heard(numbers, 1.0), first=False)
 
 
-def test_mutant_a_row_that_is_not_shortened(monkeypatch):
-    def as_it_is(rows, bounded=True):
-        return np.clip(np.nan_to_num(rows), -1e3, 1e3), np.ones(len(rows))
-
-    monkeypatch.setattr(families, "bounded_rows", as_it_is)
-    with pytest.raises(AssertionError):
-        _largest_ratio(_study("binomial"), "binomial", 300)
-
-
-def test_mutant_the_rows_of_a_person_shortened_one_by_one(monkeypatch):
-    def one_by_one(self, rows, responses, point, bounded=True):
-        """As if every period were a person of its own."""
-        parts = []
-        for period in range(self.periods):
-            first, stop, event = responses.T
-            at_risk = (first <= period) & (period < stop)
-            own = np.column_stack(
-                [
-                    np.where(at_risk, period, 0),
-                    np.where(at_risk, period + 1, 0),
-                    event * (stop == period + 1),
-                ]
-            )
-            parts.append(plain(self, rows, own, point, bounded))
-        return tuple(sum(each) for each in zip(*parts, strict=True))
-
-    plain = families.Survival.contributions
-    monkeypatch.setattr(families.Survival, "contributions", one_by_one)
-    with pytest.raises(AssertionError):
-        _largest_ratio(_study("survival"), "survival", 600)
+def test_a_last_step_that_began_badly_is_told():
+    for family in ("binomial", "survival"):
+        assert _step(family, 0.9).estimate.begun
+        assert not _step(family, 0.7).estimate.begun
+        # Rows that are shortened have a small share, too: noise says that it is not the start.
+        assert _step(family, 0.7, noisy=0.1).estimate.begun
+        assert not _step(family, 0.9, before=1.4).estimate.begun
+        # Outcomes that are all but decided in one direction.
+        assert _step(family, 0.9, flat=0.1).estimate.begun
+        assert not _step(family, 0.9, flat=0.07).estimate.begun
+    # Clipped counts vary less than their curvature says.
+    assert _step("poisson", 0.5, before=0.1).estimate.begun
 
 
-def test_mutant_columns_scaled_and_not_the_response():
-    u = np.array([[4.0, 0.0], [0.0, 5.0]])
-    beta = np.array([0.1, 0.15])
-    short = u / np.linalg.norm(u, axis=1)[:, None]
-    moments = from_triangle(glm._moments(short, u @ beta))
-    across = np.append(-beta, 1.0)
-    assert abs(across @ moments @ across) > 0.1
-
-
-def test_mutant_shares_that_add_up_to_more_than_one(monkeypatch):
-    monkeypatch.setattr(glm, "NEWTON_SHARES", (0.1, 0.1, 0.2, 0.68))
-    with pytest.raises(ParameterError, match="shares"):
-        _study("binomial")
-
-
-def test_mutant_a_curvature_that_weighs_more(monkeypatch):
-    monkeypatch.setattr(families.Poisson, "curving", 1.5)
-    study = _study("poisson")
-    with pytest.raises(AssertionError):
-        assert _largest_ratio(study, "poisson", 1000) <= 1
+def test_a_step_tells_the_next_one_its_ratio_and_its_noise():
+    path = _step("binomial", 1.0)
+    assert path.ratio == path.estimate.ratio
+    # One unit of noise in each of p sums whose curvature is 1000; a typical row has 1 / 1.5 p.
+    assert path.noisy == pytest.approx(0.001 / math.sqrt(1.5))
 
 
 def test_the_strength_counts_all_the_noise_there_is():

@@ -1,7 +1,9 @@
 """FederatedGLM: statsmodels without privacy, intervals with it, refusals before it spends."""
 
 import math
+import re
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,7 +17,8 @@ from dpadmm.errors import ConvergenceError, LedgerError, ParameterError
 from dpadmm.ledger.base import ChargedData
 from dpadmm.ledger.filters import Policy
 from dpadmm.ledger.sqlite import SQLiteLedger
-from dpadmm.studies.effects import InferenceWarning
+from dpadmm.studies.effects import Effects, InferenceWarning
+from dpadmm.studies.glm import Coefficients
 
 
 def _frame(rows=3000, seed=0):
@@ -178,16 +181,26 @@ def test_a_private_fit_is_near_what_its_errors_say(family, noise):
     table = str(model.summary())
     assert all(len(line) <= 80 for line in table.splitlines())
     assert "ward[T.c]" in table
+    # No epsilon without its theorem, neighbours and adversary.
+    assert "protects nobody" in table
+    assert "epsilon" not in table
 
 
 def test_robust_errors_of_a_private_linear_fit():
     random, frame, eta = _frame(30000)
     y = eta + random.normal(size=len(eta)) * frame.dose / 2
     common = {"bounds": BOUNDS, "levels": {"ward": "abc"}, "response_bounds": (-20, 20)}
-    model = FederatedGLM("gaussian", 10.0, robust=True, random_state=0, **common)
-    plain = clone(model).set_params(robust=False)
-    dose = [each.fit(frame, y).standard_errors_[1] for each in (model, plain)]
-    assert dose[0] > 1.3 * dose[1]
+    model = FederatedGLM("gaussian", 10.0, random_state=0, **common)
+    exact = FederatedGLM("gaussian", math.inf, levels={"ward": "abc"})
+    plain, robust = exact, clone(exact).set_params(robust=True)
+    # Residuals grow with the dose: its error beside that of the age does, too.
+    private, one, other = (
+        errors[1] / errors[0]
+        for errors in (each.fit(frame, y).standard_errors_ for each in (model, plain, robust))
+    )
+    assert private > 1.3 * one
+    assert other > 1.3 * one
+    assert "HC1" in str(model.summary())
 
 
 def test_it_follows_scikit_learn():
@@ -247,8 +260,10 @@ def test_a_weak_budget_is_warned_of_with_what_would_do():
     random = np.random.default_rng(0)
     X, y = random.uniform(-1, 1, (3000, 4)), random.integers(0, 2, 3000)
     model = FederatedGLM(epsilon=1.0, bounds=dict.fromkeys(range(4), (-1, 1)), random_state=0)
-    with pytest.warns(InferenceWarning, match="rows, no more than . columns"):
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
         model.fit(X, y, parties=np.arange(3000) % 2)
+    assert re.search("rows, no more than . columns", str(said[0].message))
 
 
 def test_columns_that_repeat_each_other_get_no_intervals():
@@ -277,6 +292,24 @@ def test_a_separable_outcome_is_refused_without_privacy_and_told_of_with_it():
         model.set_params(epsilon=1.0).fit(X, y)
     assert np.isfinite(model.coef_).all()
     assert any(issubclass(each.category, InferenceWarning) for each in said)
+
+
+def test_doubts_are_told_where_a_last_step_began_badly():
+    found = Coefficients(np.zeros(2), np.eye(2), ratio=9.0)
+    effects = Effects("binomial", ("constant", "age"), 1, 5000, found)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert effects.warned() is effects
+    doubtful = replace(effects, estimate=replace(found, begun=False))
+    with pytest.warns(InferenceWarning, match="may cover less .* all but decided"):
+        doubtful.warned()
+    assert doubtful.given
+    assert doubtful.weak
+    assert np.isfinite(doubtful.intervals()).all()
+    weak = replace(effects, estimate=replace(found, ratio=1.0))
+    assert "close to its noise (ratio 1, better 1.5)" in weak.doubt
+    assert "needed 0.4" in replace(effects, estimate=replace(found, ratio=0.3)).doubt
+    assert "still moved" in replace(effects, estimate=replace(found, settled=False)).doubt
 
 
 def test_rows_of_any_content_become_something():
@@ -365,8 +398,8 @@ def test_a_formula_whose_response_mixes_rows_is_refused():
 
 
 def test_terms_of_single_rows_are_taken():
-    _, frame, eta = _frame(20000)
-    frame = frame.assign(y=(eta > 0).astype(float))
+    random, frame, eta = _frame(20000)
+    frame = frame.assign(y=(random.random(20000) < 1 / (1 + np.exp(-eta))).astype(float))
     terms = {"np.log(dose + 1)": (0, 4), "I(age ** 2)": (0, 6400), "age:dose": (0, 1600)}
     model = FederatedGLM(epsilon=5.0, delta=1e-5, bounds=terms, random_state=0)
     model.fit_formula(f"y ~ {' + '.join(terms)}", frame)

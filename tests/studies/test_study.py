@@ -90,13 +90,11 @@ def test_sums_are_those_of_all_rows(parties, noise):
 
 @pytest.mark.parametrize("noise", ["own", "shared"])
 def test_the_variance_of_the_noise_is_the_one_told(parties, noise):
-    terms = EvaluationTerms(1.0, 1e-6, noise=noise)
+    plan = planned(EvaluationTerms(1.0, 1e-6, noise=noise))
     rows = np.clip(np.concatenate([rows for rows, _ in parties]), -1, 1).sum(axis=0)
     off = []
     for seed in range(150):
-        sums, variance = run_study(planned(terms), lambda: parties, noise=study_noise(seed)).block(
-            "sum"
-        )
+        sums, variance = run_study(plan, lambda: parties, noise=study_noise(seed)).block("sum")
         off.append((sums - rows) / np.sqrt(variance))
     spread = np.mean(np.square(off))
     assert 0.8 < spread < 1.22

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import entry_points
-from inspect import isabstract
 from typing import Final, final
 
 from dpadmm.algorithms.base import Algorithm
@@ -79,12 +78,15 @@ def get_algorithm(name: str) -> type[Algorithm]:
                 raise ParameterError(
                     f"the entry point {entry.value!r} must be importable; {error}."
                 ) from error
-            if not (isinstance(loaded, type) and issubclass(loaded, Algorithm)) or isabstract(
-                loaded
-            ):
+            if not (isinstance(loaded, type) and issubclass(loaded, Algorithm)):
                 raise ParameterError(
                     f"the entry point {entry.value!r} must name a subclass of "
-                    f"dpadmm.algorithms.base.Algorithm with all its methods; got {loaded!r}."
+                    f"dpadmm.algorithms.base.Algorithm; got {loaded!r}."
+                )
+            if missing := sorted(loaded.__abstractmethods__):
+                raise ParameterError(
+                    f"the algorithm of the entry point {entry.value!r} must have all methods of "
+                    f"dpadmm.algorithms.base.Algorithm; it lacks {', '.join(missing)}."
                 )
             if loaded.name != name:
                 raise ParameterError(

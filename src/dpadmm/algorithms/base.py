@@ -407,6 +407,14 @@ class Algorithm(ABC):
         return site
 
     @property
+    def idle_fields(self) -> frozenset[str]:
+        """Fields, its own and the site's, on which nothing of this run depends.
+
+        Release 0.2 did not have them. A run's hash leaves them out, so that runs of 0.2 go on.
+        """
+        return frozenset({"least_constant"})
+
+    @property
     def decided_options(self) -> dict[str, Any]:
         """Options that a run goes on with after parties are lost, as they were decided for all."""
         return {}

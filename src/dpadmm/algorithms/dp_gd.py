@@ -233,11 +233,6 @@ class DPGD(SummedGaussian):
     def configure(cls, site: Site, settings: Settings) -> Self:
         """Calibrate the noise to the budgets, and the step to the noise."""
         options, budget = cls.options_and_budget(settings)
-        if settings.calibration != "proven":
-            raise ParameterError(
-                f"calibration must be 'proven' for {cls.name!r}, which is no paper's algorithm "
-                f"with noise of its own to reproduce; got {settings.calibration!r}."
-            )
         if options.noise == "own" and options.colluders is not None:
             raise ParameterError(
                 "colluders must be left out with noise = 'own', which counts "
@@ -288,6 +283,13 @@ class DPGD(SummedGaussian):
     def centres(self) -> bool:
         """Whether the first round releases the sum of the rows."""
         return self.first_sigma is not None
+
+    @property
+    def idle_fields(self) -> frozenset[str]:
+        """What only rows that are centred need, where they are not."""
+        if self.centres:
+            return frozenset()
+        return super().idle_fields | {"first_sensitivity", "first_sigma", "mean_row_noise"}
 
     @property
     def decided_options(self) -> dict[str, Any]:
@@ -441,7 +443,7 @@ def _in_window(answers: Array, first: int) -> tuple[Array, Array]:
 
 def _check_size(state: DPGDState) -> None:
     """Refuse a state that honest messages never reach: margins stay far from overflow."""
-    largest = max(float(np.abs(part).max()) for part in state)
+    largest = np.max([np.abs(part).max() for part in state])  # NaN, if there is one
     if not largest <= _LARGEST:
         raise ParameterError(
             f"messages must lead to a model of at most {_LARGEST:g} in every entry; it is "

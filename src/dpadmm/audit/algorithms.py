@@ -50,7 +50,6 @@ from dpadmm.algorithms.dp_gd import DPGD
 from dpadmm.audit.cases import (
     Case,
     audit_case,
-    describe_case,
     exp_norm_case,
     gaussian_case,
     gaussian_objective_case,
@@ -60,6 +59,7 @@ from dpadmm.audit.cases import (
 )
 from dpadmm.audit.oracle import Deviation
 from dpadmm.audit.scene import Candidate, Scene, canary_rows, one_party
+from dpadmm.audit.studies import INFERRED, describe_case, infer_case
 from dpadmm.audit.verdict import AuditSetting, Claim, EpsilonClaim, GaussianClaim, Verdict
 from dpadmm.audit.witness import SharedNoise, SilentNoise, audit_noise
 from dpadmm.errors import ParameterError, positive_number, unknown_name
@@ -392,6 +392,7 @@ MECHANISMS: Final[dict[str, Mechanism]] = {
     "randomized-response": Mechanism(randomized_response_case, pure=True),
     "subsampled-gaussian": Mechanism(subsampled_gaussian_case),
     "describe": Mechanism(describe_case),
+    **{f"infer-{family}": Mechanism(partial(infer_case, family)) for family in INFERRED},
 }
 
 

@@ -42,11 +42,6 @@ from dpadmm.privacy.mechanisms import ObjectivePerturbation, randomize_labels, r
 from dpadmm.privacy.noise import SimulatedNoise
 from dpadmm.privacy.sensitivity import gradient_sensitivity, jacobian_ratio
 from dpadmm.problem.rows import Shard
-from dpadmm.run.charges import EvaluationTerms
-from dpadmm.run.plan import Plan
-from dpadmm.solvers.workspace import Workspace
-from dpadmm.studies.describe import Describe
-from dpadmm.studies.study import plan_study
 
 _ONE_PARTY = np.array([0], dtype=np.intp)
 
@@ -263,69 +258,6 @@ def subsampled_gaussian_case(
     )
     claim = EpsilonClaim(epsilon, delta)
     return SubsampledShift(claim, setting, batch / population, noise_scale * sigma)
-
-
-@final
-@dataclass(frozen=True)
-class DescribedShift(Case):
-    """All kinds of sums of a describe in one message; one row is moved by all they allow.
-
-    **Neighbours.** Columns are 1 in D and -1 in D': means move by 2, squares and products not at
-    all, and by group and in a table the row enters another cell.
-
-    Parameters
-    ----------
-    claim, setting
-        What is claimed, and of what.
-    planned
-        The describe.
-    rows
-        Those of D and of D'.
-    """
-
-    claim: Claim
-    setting: AuditSetting
-    planned: Plan
-    rows: tuple[Array, Array]
-    batch: int = 1 << 15
-
-    def scores(self, noise: SimulatedNoise, runs: int, *, replaced: bool) -> Array:
-        """The message along the line between the two sums: the privacy loss grows with it."""
-        site, study = replace(self.planned.site, runs=runs), self.planned.algorithm
-        assert isinstance(study, Describe)
-        state, blocks = study.init(site), study.courses[0]
-        shard = Shard.of_values([(self.rows[replaced], np.zeros((len(self.rows[0]), 1)))])
-        sent = study.local_step(state, Workspace(shard, site), site, noise, 0).values[0, :, 0]
-        sums = [np.concatenate([part.add_up(rows) for part in study.parts]) for rows in self.rows]
-        scales = np.concatenate([np.full(block.size, block.scale) for block in blocks])
-        return np.asarray(sent @ (scales * (sums[1] - sums[0])))
-
-
-def describe_case(epsilon: float, delta: float, *, noise_scale: float = 1.0) -> DescribedShift:
-    """A table, moments alone and by group, and products: attains mu.
-
-    ``noise_scale`` multiplies the noise that the claim needs.
-    """
-    group = {"place": 2, "levels": 2}
-    options = {
-        "tables": [{"axes": [group]}],
-        "moments": [{"place": 0}, {"place": 1, "group": group}],
-        "products": [{"places": [0, 1], "norm": math.sqrt(2)}],
-    }
-    plain = np.tile([1.0, 1.0, 0.0], (_ROWS, 1))
-    changed = plain.copy()
-    changed[0] = (-1.0, -1.0, 1.0)
-    planned = plan_study(Describe, options, {"party": _ROWS}, EvaluationTerms(epsilon, delta))
-    study = planned.algorithm
-    assert isinstance(study, Describe)
-    noisy = replace(study, sigma=noise_scale * study.sigma)
-    setting = AuditSetting(
-        "describe: a table, moments alone and by group, products, one release",
-        "the replaced row goes from one corner to the opposite one, and to another group",
-        "the message along the line between the two sums",
-    )
-    claim = GaussianClaim(float(gaussian_mu(epsilon, delta)), delta)
-    return DescribedShift(claim, setting, replace(planned, algorithm=noisy), (plain, changed))
 
 
 # Objective perturbation: the rows of the party, the strong convexity of its problem, where the

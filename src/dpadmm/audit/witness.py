@@ -65,6 +65,13 @@ class Draw(NamedTuple):
     parties: NDArray[np.intp]
 
 
+def _unknown_draw(purpose: str) -> ParameterError:
+    return ParameterError(
+        "noise must be Gaussian or of density exp(-||b||) for an audit of an algorithm; the draw "
+        f"{purpose!r} is of another kind (release_additive). Test that mechanism by itself."
+    )
+
+
 @final
 class SilentNoise(NoiseSource):
     """No noise at all: what an adversary who knows the rows would compute."""
@@ -84,7 +91,7 @@ class SilentNoise(NoiseSource):
         """
         if purpose == "batch":
             return np.random.default_rng([party, t])
-        raise ParameterError(f"the auditor knows no form without noise of the draw {purpose!r}.")
+        raise _unknown_draw(purpose)
 
     def add_gaussian(
         self, values: Array, sigma: Array, parties: NDArray[np.intp], t: int, purpose: str
@@ -224,7 +231,7 @@ class EchoNoise(NoiseSource):
 
     def generator(self, run: int, party: int, t: int, purpose: str) -> np.random.Generator:
         """Refuse: draws from a stream were not recorded."""
-        raise ParameterError(f"the auditor knows no form without noise of the draw {purpose!r}.")
+        raise _unknown_draw(purpose)
 
     def batches(
         self, steps: int, batch: int, rows: int, run: int, party: int, t: int

@@ -25,8 +25,8 @@ COMMANDS: Final = {
     "plan": "dpadmm.cli.plan:plan_command",
     "train": "dpadmm.cli.train:train_command",
     "evaluate": "dpadmm.cli.evaluate:evaluate",
-    "describe": "dpadmm.cli.describe:describe_command",
-    "infer": "dpadmm.cli.infer:infer_command",
+    "describe": "dpadmm.cli.studies:describe_command",
+    "infer": "dpadmm.cli.studies:infer_command",
     "predict": "dpadmm.cli.predict:predict",
     "compare": "dpadmm.cli.compare:compare",
     # The second distribution, dpadmm-papers, brings its commands.

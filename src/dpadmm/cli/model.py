@@ -45,7 +45,7 @@ def fingerprint(
 
 @model_app.command()
 def card(
-    file: Annotated[Path, typer.Argument(help="A model file.")],
+    file: Annotated[Path, typer.Argument(help="A model file, or the record of a study.")],
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="A Markdown file; printed without.")
     ] = None,
@@ -55,14 +55,22 @@ def card(
 
     Example: `dpadmm model card north.model -o north.md`
 
-    It is Markdown, and everything in it comes from the model file, which is public.
+    It is Markdown, and everything in it comes from the file, which is public. The record of a
+    study (`dpadmm describe`, `dpadmm infer`) gets a card of what was asked, found and spent.
     """
     with refusals("model card", as_json):
         from dpadmm.durable import write_whole
-        from dpadmm.run.export import model_card
-        from dpadmm.run.model import load_model
 
-        text = model_card(load_model(file), file.stem)
+        if file.suffix == ".json":
+            from dpadmm.report.studies import study_card
+            from dpadmm.studies.study_files import read_study
+
+            text = study_card(read_study(file))
+        else:
+            from dpadmm.run.export import model_card
+            from dpadmm.run.model import load_model
+
+            text = model_card(load_model(file), file.stem)
         if output is not None:
             write_whole(output, text.encode(), "card")
     if as_json:

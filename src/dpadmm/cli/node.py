@@ -155,7 +155,7 @@ def _tell(setup: NodeSetup, run: Run | NodeStudy | None, options: NodeOptions) -
 
 
 def _tell_study(run: NodeStudy, options: NodeOptions) -> None:
-    from dpadmm.cli.describe import show_answer
+    from dpadmm.cli.studies import show_answer
 
     result = run.setup.study_config().result
     places = {

@@ -123,7 +123,9 @@ def draft(options: DraftOptions) -> None:
     typer.echo(
         f"Wrote {options.output}: {len(schema.numeric)} numeric and {len(schema.categorical)} "
         f"categorical columns, {len(schema.classes)} classes, {_encoding_words(schema)}. "
-        "Read it through: widen bounds and complete levels by what is commonly known."
+        "Read it through: widen bounds and complete levels by what is commonly known. Then: "
+        f"dpadmm schema check {options.output} PARTY.csv, and dpadmm plan --rows 700,500 "
+        f"--schema {options.output} --write run.toml with the parties' numbers of rows."
     )
 
 

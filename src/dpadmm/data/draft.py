@@ -56,6 +56,9 @@ _IDENTIFIERS: Final = frozenset({"id", "ids", "identifier", "uuid", "guid", "ssn
 # A column may be an identifier if at least this share of its whole numbers or texts differ.
 _DISTINCT_NUMBERS: Final = 0.95
 _DISTINCT_TEXTS: Final = 0.5
+# Where at least this share of cells are numbers, so many other words or fewer mark missing values.
+_MOSTLY_NUMBERS: Final = 0.8
+_MOST_MARKS: Final = 3
 # With fewer rows, most values of any column occur once.
 _FEWEST_ROWS: Final = 20
 _MANY_ROWS: Final = 50
@@ -88,15 +91,16 @@ def draft(
 ) -> Draft:
     """Infer a schema from a public sample, to be read through and corrected by hand.
 
-    A column whose known cells are all numbers is numeric, with the smallest and largest as
-    bounds (widened by one where they are equal); any other is categorical, with its most
-    frequent values as levels and the rest left to ``other``. A column has ``missing`` where the
-    sample has a missing value. How the sample's numbers lie between their bounds decides their
+    A column whose known cells are all numbers is numeric, with the smallest and largest as bounds
+    (widened by one where they are equal); any other is categorical, with its most frequent values
+    as levels and the rest left to ``other``. A column has ``missing`` where the sample has a
+    missing value. A few words without a digit among a column's numbers, such as "n/a", mark missing
+    values, which a hint says. How the sample's numbers lie between their bounds decides their
     ``range``, whether they get ``transform = "log1p"``, and the constant's weight; a hint gives the
-    reason for each. The classes are the label's values in order. Columns that look like
-    identifiers or hold dates are left out: the schema ignores them, and a hint says so. A delimiter
-    other than usual is found by the names of label and party, and told by the schema; so are commas
-    in numbers.
+    reason for each. The classes are the label's values in order. Columns that look like identifiers
+    or hold dates are left out: the schema ignores them, and a hint says so. A delimiter other than
+    usual is found by the names of label and party, and told by the schema; so are commas in
+    numbers.
 
     Parameters
     ----------
@@ -130,6 +134,8 @@ def draft(
 def _draft_of(table: pa.Table, label: str, max_levels: int, told: dict[str, Any]) -> Draft:
     """Return what the cells say, beside what the caller said."""
     others = [name for name in table.schema.names if name not in (label, told["party"])]
+    marks = _marks(table.select(others))
+    table = _without(table, marks)
     columns = table.select(others)
     comma = any(_has_commas(_known_texts(cells)) for cells in columns.columns)
     drafted = _draft_columns(columns, max_levels, comma)
@@ -149,8 +155,14 @@ def _draft_of(table: pa.Table, label: str, max_levels: int, told: dict[str, Any]
         "columns": tuple(column for column in drafted if column.name not in odd),
         "ignore": tuple(odd),
         "decimal": "," if comma else None,
+        "missing_values": (*DEFAULT_MISSING_VALUES, *marks),
     }
     hints = [COMMA_HINT] if comma else []
+    if marks:
+        hints.append(
+            f"{', '.join(map(repr, marks))} among numbers is taken for a missing value in all "
+            "columns, under missing_values: if it says more, take it out there"
+        )
     scaled, reasons = _scaled(Schema.from_dict(found | told), table)
     return Draft(scaled, (*hints, *odd.values(), *reasons))
 
@@ -222,6 +234,29 @@ def _draft_columns(table: pa.Table, max_levels: int, comma: bool) -> tuple[Colum
         raise DataError("sample must have a column besides the label; got none")
     named = zip(table.schema.names, table.columns, strict=True)
     return tuple(_draft_column(name, cells, max_levels, comma) for name, cells in named)
+
+
+def _marks(table: pa.Table) -> tuple[str, ...]:
+    """The words that stand for a missing value in columns of numbers."""
+    found: set[str] = set()
+    for cells in table.columns:
+        texts = _known_texts(cells)
+        comma = cells_as_numbers(texts, decimal_comma=True)
+        numbers = np.isfinite(cells_as_numbers(texts)) | np.isfinite(comma)
+        words = texts.filter(pa.array(~numbers)).unique().to_pylist()
+        few = len(words) <= _MOST_MARKS and numbers.sum() >= _MOSTLY_NUMBERS * len(numbers)
+        if few and not any(re.search("[0-9]", word) for word in words):
+            found.update(words)
+    return tuple(sorted(found))
+
+
+def _without(table: pa.Table, marks: tuple[str, ...]) -> pa.Table:
+    """The table with nothing in place of the marks."""
+    for place, (name, cells) in enumerate(zip(table.schema.names, table.columns, strict=True)):
+        texts = cells_as_text(cells.combine_chunks())
+        if marks and pc.any(marked := pc.is_in(texts, pa.array(marks, pa.string()))).as_py():
+            table = table.set_column(place, name, pc.if_else(marked, None, texts))
+    return table
 
 
 def _has_commas(texts: pa.Array) -> bool:

@@ -575,7 +575,12 @@ def recommended_text(outlook: Outlook, config: Path | None, schema: str | None) 
         "party": parties,
         "result": {"model": "trained.model", "record": "record.json"},
     }
-    fill_in = "# Fill in the names and the files of the parties.\n"
+    fill_in = (
+        "# Fill in the names and the files of the parties, then: dpadmm train FILE.\n"
+        "# Under [run], holdout = 0.2 and evaluate = true say how good the model is.\n"
+        '# [ledgers] with a line party-1 = "party-1.ledger" for each holds a budget over\n'
+        "# all runs: dpadmm ledger init makes one.\n"
+    )
     return reason + fill_in + tomli_w.dumps(tables)
 
 

@@ -20,9 +20,10 @@ from dpadmm.errors import fail
 from dpadmm.plain import as_tuple
 from dpadmm.run.charges import EvaluationTerms, WholePlan
 from dpadmm.run.config import Edges, RunSection, training_parameters
-from dpadmm.studies.describe import StudyWish
-from dpadmm.studies.infer_files import InferSection
-from dpadmm.studies.questions import Describing, Inferring, StudyQuestion
+from dpadmm.studies.describe import StudyWish, described
+from dpadmm.studies.describe_files import Describing
+from dpadmm.studies.infer_files import FileRegression, InferSection
+from dpadmm.studies.questions import StudyQuestion
 from dpadmm.studies.study_files import StudySection
 
 #: The tables of an agreed run that only a study has.
@@ -124,7 +125,7 @@ def plan_asked(
         told.topology,
     )
     read = {name: wish.split.train_rows(count) for name, count in rows.items()}
-    return WholePlan(question.plan(read, terms), wish, classes, rows)
+    return WholePlan(question.checked_plan(read, terms), wish, classes, rows)
 
 
 class AsksStudy(Protocol):
@@ -142,5 +143,5 @@ class AsksStudy(Protocol):
 def question_of(asked: AsksStudy, schema: Schema) -> StudyQuestion:
     """What is asked; refuses what has no public bounds or levels."""
     if asked.infer is not None:
-        return Inferring.of(schema, asked.infer)
-    return Describing.of(schema, asked.wish)
+        return FileRegression(asked.infer, schema)
+    return Describing(described(schema, asked.wish))

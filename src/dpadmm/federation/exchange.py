@@ -383,8 +383,9 @@ class SumExchange(PeerExchange):
 
 #: Whose messages the model is the mean of, in a model file.
 MEAN: Final = "mean of all parties"
-# How long a node that must not draw still answers, so that its neighbours learn why.
-_GRACE: Final = 3.0
+#: How long a node that must not draw, or has nothing to go on with, still answers, so that its
+#: neighbours learn why.
+GRACE: Final = 3.0
 _Found = TypeVar("_Found")
 
 
@@ -559,7 +560,7 @@ class HearingExchange(Exchange):
                 raise RunEnded from error
             except DrawRefused as error:
                 self._watcher.event("draw-refused", level="error", error=error)
-                time.sleep(_GRACE)
+                time.sleep(GRACE)
                 raise
             except SomebodyLeft as error:
                 self._leave(error.name, t)

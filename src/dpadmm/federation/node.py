@@ -35,13 +35,13 @@ import numpy as np
 from rich.filesize import decimal
 
 from dpadmm.durable import check_writable
-from dpadmm.errors import ExchangeError, LedgerError, ParameterError
+from dpadmm.errors import ExchangeError, LedgerError, ParameterError, passing
 from dpadmm.federation.agreement import Disagreement
 from dpadmm.federation.config import AgreedRun
-from dpadmm.federation.exchange import added_up
+from dpadmm.federation.exchange import GRACE, added_up
 from dpadmm.federation.identity import read_certificate
 from dpadmm.federation.node_study import NodeStudy
-from dpadmm.federation.party import rehearse_party, train_node
+from dpadmm.federation.party import NO_FIGURES, rehearse_party, train_node
 from dpadmm.federation.reach import probe
 from dpadmm.federation.recovery import Departure, LeftOut, SomebodyLeft, View
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, check_known
@@ -79,6 +79,8 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
     ------
     LeftOut
         If the others go on without this node; what it trained before is written.
+    ExchangeError
+        If there is nothing to write, or parties heard different things.
     """
     config = setup.config
     agreed = setup.agreed
@@ -99,6 +101,15 @@ def run_node(setup: NodeSetup, watcher: Watcher) -> Run | NodeStudy | None:
             mailbox, departure = average(node)
         else:
             mailbox, departure, trained = train_node(node)
+        if setup.question is not None and mailbox.lost:
+            # There is nothing to serve, but parties that this server ends on learn for whose loss.
+            mailbox.finish(GRACE)
+            raise passing(
+                ExchangeError(
+                    f"{mailbox.lost} was lost before all rounds were complete: {NO_FIGURES}; what "
+                    "parties were charged stays spent."
+                )
+            )
         if departure is None or not departure.left_out:
             watcher.serving(config.policy.serve_for)
         late = _serve(mailbox, departure, config.policy.serve_for)
@@ -227,6 +238,7 @@ def _average_view(
             told = {"neighbour": error.name, "round": first + t}
             node.watcher.event("neighbour-lost", level="error", **told)
             if departure is None:
+                mailbox.lost = error.name
                 break
             departure.freeze(error.name, first + t)
             try:

@@ -8,25 +8,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Self, final
 
-import numpy as np
-
 from dpadmm.data.study_rows import read_study_rows
 from dpadmm.errors import DataError
-from dpadmm.federation.runtime import NodeRuntime, NodeSetup
-from dpadmm.plain import Array
-from dpadmm.privacy.events import Event
+from dpadmm.federation.runtime import NodeSetup
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.problem.rows import Shard
 from dpadmm.report.document import Report
 from dpadmm.report.studies import REPORTS
-from dpadmm.run.engine import Outcome
 from dpadmm.run.files import file_schema, party_schema
-from dpadmm.run.plan import Plan
 from dpadmm.run.result import ledger_facts
-from dpadmm.run.session import ORDER_NOT_COVERED, state_privacy
 from dpadmm.studies.describe_files import Description
-from dpadmm.studies.infer_files import Inference
-from dpadmm.studies.study import StudyRun, Sums
+from dpadmm.studies.questions import StudyAnswer
+from dpadmm.studies.study import StudyRun
 
 
 @final
@@ -64,7 +57,7 @@ class NodeStudy:
         return ledger_facts(self.setup.configuration.ledgers)
 
     @cached_property
-    def answer(self) -> Description | Inference:
+    def answer(self) -> StudyAnswer:
         """What was found."""
         assert self.setup.question is not None
         return self.setup.question.answer(self.done)
@@ -106,44 +99,3 @@ def study_shard(setup: NodeSetup) -> Shard:
         )
     first, stop = setup.agreed.run.wish.split.train(len(rows)) or (0, len(rows))
     return Shard.of_values([question.prepared(rows[first:stop])])
-
-
-def state_study(
-    node: NodeRuntime,
-    own: Plan,
-    charged: tuple[tuple[Event, ...], ...],
-    caveats: tuple[str, ...],
-    *,
-    by_round: bool = True,
-) -> PrivacyStatement:
-    """What a study guarantees to this party's people."""
-    setup = node.setup
-    assert setup.question is not None
-    return state_privacy(
-        own,
-        charged,
-        node.noise,
-        also_not_covered=(ORDER_NOT_COVERED,) if setup.agreed.run.holdout else (),
-        caveats=caveats,
-        details=setup.question.details(setup.planned),
-        by_round=by_round,
-    )
-
-
-def study_of(
-    setup: NodeSetup, outcome: Outcome, sums: list[Array], privacy: PrivacyStatement
-) -> StudyRun:
-    """A study whose every round is complete.
-
-    Parameters
-    ----------
-    setup
-        The node.
-    outcome, sums
-        What came of its rounds, and the sum over all parties in each.
-    privacy
-        What it guarantees.
-    """
-    planned, run_id = setup.planned, str(setup.agreed.run.run_id)
-    done = Sums(np.array(sums), np.array([float(len(sums))]))
-    return StudyRun(planned, outcome, done, privacy, run_id, setup.schema.sha256)

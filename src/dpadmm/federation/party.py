@@ -21,11 +21,17 @@ from dpadmm.errors import (
     passing,
 )
 from dpadmm.federation.config import AgreedRun
-from dpadmm.federation.exchange import CarefulLedger, HearingExchange, PeerExchange, SumExchange
+from dpadmm.federation.exchange import (
+    GRACE,
+    CarefulLedger,
+    HearingExchange,
+    PeerExchange,
+    SumExchange,
+)
 from dpadmm.federation.keys import Masks
-from dpadmm.federation.node_study import NodeStudy, state_study, study_of, study_shard
+from dpadmm.federation.node_study import NodeStudy, study_shard
 from dpadmm.federation.recovery import LINK_LOST, WHEN_LOST, Departure, LeftOut, SomebodyLeft, View
-from dpadmm.federation.results import node_run, who_took_part, write_node_results
+from dpadmm.federation.results import node_run, node_study, write_node_results
 from dpadmm.federation.runtime import NodeRuntime
 from dpadmm.federation.same_sums import AnyRun, SumsComparison
 from dpadmm.federation.transport.mailbox import Mailbox
@@ -66,10 +72,8 @@ from dpadmm.run.session import (
 )
 
 _BUDGET_EVERY: Final = 1.0
-_NO_FIGURES: Final = (
-    "there are no figures, which need all rounds with the same parties; the rounds that were sent "
-    "stay spent"
-)
+#: What becomes of a study that ended early.
+NO_FIGURES: Final = "there are no figures, which need all rounds with the same parties"
 _AGAIN: Final = (
     "the model is as it was trained; started again with all others, this node evaluates it"
 )
@@ -86,11 +90,7 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run | Node
     ledger = node.open_run(view)
     own = setup.planned.of_party(setup.agreed.names.index(setup.name))
     node.watcher.event("encoding", rows=setup.agreed.rows[setup.name])
-    evaluated: Shard | None = None
-    if setup.question is None:
-        shard, evaluated = read_shards(node, own)
-    else:
-        shard = study_shard(setup)
+    shard, evaluated = read_shards(node, own)
     session = node.connect()
     best: _Part | None = None
     part: _Part | None = None
@@ -112,11 +112,17 @@ def train_node(node: NodeRuntime) -> tuple[Mailbox, Departure | None, Run | Node
             break
         view = following
     if best.hearing.done == 0 or not (best.is_whole or setup.question is None):
-        nothing = "there is no model" if setup.question is None else _NO_FIGURES
+        nothing = "there is no model"
+        if setup.question is not None:
+            charged = f"{len(best.charged_here[0])} of {best.view.rounds} rounds were charged here"
+            nothing = f"{NO_FIGURES}; {charged}, and stay spent"
         if part.hearing.refused_sum is not None:
             raise ExchangeError(f"{part.hearing.refused_sum} {nothing[:1].upper()}{nothing[1:]}.")
         if part.hearing.lost == setup.name:
             raise LeftOut(setup.name)
+        if part.departure is None:
+            # Neighbours that wait for this node learn for whose loss it ends.
+            part.exchange.mailbox.finish(GRACE)
         when = "a round was" if setup.question is None else "all rounds were"
         raise passing(
             ExchangeError(f"{part.hearing.lost} was lost before {when} complete: {nothing}.")
@@ -184,9 +190,9 @@ def _found(node: NodeRuntime, part: _Part, last: _Part, seconds: float | None) -
     setup = node.setup
     if setup.question is None:
         return _trained(node, part, last, seconds)
-    privacy = state_study(node, part.own, part.charged_here, _about_losses(part, last))
-    done = study_of(setup, part.outcome, part.sums, privacy)
-    return NodeStudy(setup, done, who_took_part(setup) | part.how)
+    outcome = replace(part.outcome, events=part.charged_here)
+    caveats = _about_losses(part, last)
+    return node_study(setup, part.own, outcome, part.how, noise=node.noise, caveats=caveats)
 
 
 def _judge(
@@ -248,8 +254,6 @@ class _Part:
             node.watcher,
         )
         self._told_budget = -_BUDGET_EVERY
-        #: Of a study: the sum over all parties in each round.
-        self.sums: list[Array] = []
         first = view.first_sent
         drawn = (
             encode_message(view.run, self.number, t - first, self._message(t))
@@ -401,8 +405,6 @@ class _Part:
         node, view = self.node, self.view
 
         def on_round(done: int, messages: Array) -> None:
-            if node.setup.question is not None:
-                self.sums.append(messages[0, 0, 0])
             if not view.evaluation:
                 node.watcher.round(done, view.rounds)
             self.hearing.count_bytes()
@@ -487,8 +489,10 @@ class _Part:
 
 
 def read_shards(node: NodeRuntime, own: Plan) -> tuple[Shard, Shard | None]:
-    """Read and lay out this party's rows, and the held-out ones; how many is public."""
+    """Read and lay out this party's rows, and those to evaluate on; how many is public."""
     setup, noise = node.setup, node.noise
+    if setup.question is not None:
+        return study_shard(setup), None
     told = setup.run_config()
     schema = file_schema(setup.schema, told)
     party = told.party[0]

@@ -322,8 +322,9 @@ class QueuedRun:
 
 
 def read_runs(config: ServiceConfig) -> list[QueuedRun]:
-    """All runs of a service, in the order of their submission."""
-    return [read_run(path) for path in sorted(config.runs.iterdir()) if path.is_dir()]
+    """All runs of a service, in the order of their submission; other folders are no runs."""
+    numbered = (path for path in sorted(config.runs.glob("[0-9]*-*")) if path.is_dir())
+    return [read_run(path) for path in numbered]
 
 
 def read_run(folder: Path) -> QueuedRun:

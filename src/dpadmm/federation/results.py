@@ -8,13 +8,18 @@ from typing import Any
 from dpadmm.durable import write_whole
 from dpadmm.federation.node_study import NodeStudy
 from dpadmm.federation.runtime import NodeSetup
+from dpadmm.privacy.noise import NoiseSource
 from dpadmm.report.html import write_page
 from dpadmm.report.run import run_report
 from dpadmm.run.classifier import Classifier
+from dpadmm.run.engine import Outcome
 from dpadmm.run.files import estimator_parameters, write_results
 from dpadmm.run.model import Model
+from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run, provenance
+from dpadmm.run.session import ORDER_NOT_COVERED, state_privacy
 from dpadmm.studies.describe_files import Description
+from dpadmm.studies.study import StudyRun
 from dpadmm.studies.study_files import write_study
 
 
@@ -51,6 +56,42 @@ def node_run(
         seconds=seconds,
         noise_error=noise_error,
     )
+
+
+def node_study(
+    setup: NodeSetup,
+    own: Plan,
+    outcome: Outcome,
+    how: Mapping[str, Any],
+    *,
+    noise: NoiseSource,
+    caveats: Sequence[str] = (),
+) -> NodeStudy:
+    """The finished study of one node.
+
+    Parameters
+    ----------
+    setup, own
+        The node, and its party's share of the plan.
+    outcome
+        What came of all its rounds, with what this party was charged for them.
+    how
+        As of :func:`node_run`.
+    noise, caveats
+        Where this party's noise comes from, and what is known of how it went.
+    """
+    assert setup.question is not None
+    privacy = state_privacy(
+        own,
+        outcome.events,
+        noise,
+        also_not_covered=(ORDER_NOT_COVERED,) if setup.agreed.run.holdout else (),
+        caveats=caveats,
+        details=setup.question.details(setup.planned),
+    )
+    run_id = str(setup.agreed.run.run_id)
+    done = StudyRun(setup.planned, outcome, privacy, run_id, setup.schema.sha256)
+    return NodeStudy(setup, done, who_took_part(setup) | dict(how))
 
 
 def who_took_part(setup: NodeSetup) -> dict[str, Any]:

@@ -149,9 +149,9 @@ class SumsComparison:
             return ""
         return (
             f"all parties must have heard the same in every round; {self._difference()}: whoever "
-            "told them told different things, or one of them does not tell the truth. The model is "
-            "written here as one that is not agreed on: compare with the other owners by telephone "
-            "before it is used. What was spent stays spent."
+            "told them told different things, or one of them does not tell the truth. Results are "
+            "written here as not agreed on: compare with the other owners by telephone "
+            "before they are used. What was spent stays spent."
         )
 
     def _difference(self) -> str:

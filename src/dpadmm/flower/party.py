@@ -30,9 +30,10 @@ from dpadmm.federation.config import NodeConfig, load_node_config
 from dpadmm.federation.exchange import MEAN, CarefulLedger
 from dpadmm.federation.keys import DecodedSums, Masks, SessionKeys
 from dpadmm.federation.node import look_before_start
+from dpadmm.federation.node_study import NodeStudy
 from dpadmm.federation.party import read_shards
 from dpadmm.federation.recovery import View
-from dpadmm.federation.results import node_run, write_node_results
+from dpadmm.federation.results import node_run, node_study, write_node_results
 from dpadmm.federation.runtime import NodeRuntime, NodeSetup, prepare_node
 from dpadmm.federation.same_sums import SignedSums, SumsComparison
 from dpadmm.federation.transport.mailbox import KeyRing
@@ -410,7 +411,7 @@ class _Turn:
         return found
 
     def finish(self, question: Question) -> bytes:
-        """Write the model with what all rounds cost here; return their digest.
+        """Write the model, or what a study found, and its cost; return the digest of all rounds.
 
         It is agreed by all once the server has handed on what every party signed.
         """
@@ -424,7 +425,7 @@ class _Turn:
             if not compared.signed and compared.alike:
                 compared = replace(compared, caveat=_UNSIGNED)
         with watcher.writing():
-            write_node_results(self.node.setup, compared.stated(self._trained()))
+            write_node_results(self.node.setup, compared.stated(self._found()))
         if self.keys is not None:
             self.keys.destroy()
         watcher.event("results-written", round=rounds, rounds=rounds)
@@ -443,11 +444,14 @@ class _Turn:
         signed.say(self.view.rounds, told.digest())
         return signed
 
-    def _trained(self) -> Run:
+    def _found(self) -> Run | NodeStudy:
         setup, view, noise = self.node.setup, self.view, self.node.noise
-        agreed, schema, told = setup.agreed, setup.schema, setup.run_config()
         means = [self.known.mean(t) for t in range(view.rounds)]
         outcome = replay(self.own, means, self.ledger, noise)
+        how = {"heard": [MEAN], "rounds_complete": view.rounds}
+        if setup.question is not None:
+            return node_study(setup, self.own, outcome, how, noise=noise)
+        agreed, schema, told = setup.agreed, setup.schema, setup.run_config()
         known = [] if self.node.ledger is None else [self.node.ledger.refresh()]
         others = OtherEvaluations.of(known, {view.run_id}, agreed.run.wish.split)
         classifier = Classifier.of_run(
@@ -458,7 +462,6 @@ class _Turn:
             parties=(MEAN,),
             output=told.run.output,
         )
-        how = {"heard": [MEAN], "rounds_complete": view.rounds}
         # How long local work takes depends on rows.
         return node_run(
             setup,

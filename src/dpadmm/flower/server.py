@@ -202,11 +202,6 @@ def check_relayed(agreed: AgreedRun, planned: Plan) -> None:
             f"'server'; got {agreed.server!r} and {planned.site.topology.name!r}. Change them at "
             "every party."
         )
-    if agreed.study is not None:
-        raise ParameterError(
-            "[study] must be left out of the agreed run in Flower, where parties train and ask "
-            f"nothing else; got {agreed.study.kind!r}. Run it between nodes (dpadmm node)."
-        )
     if agreed.run.wish.histogram:
         raise ParameterError(
             "evaluate and probabilities must be left out in Flower, where a run is its training "
@@ -376,6 +371,11 @@ def prepare_server(agreed_file: Path, schema_file: Path, model: Path | None = No
         planned = agreed.plan(schema)
     check_relayed(agreed, planned)
     if model is not None:
+        if agreed.study is not None:
+            raise ParameterError(
+                "model in the run configuration must be left out of a study, which trains nothing; "
+                f"got {model}."
+            )
         check_writable(model, "model")
     return ServerRun(agreed, schema, planned, model)
 
@@ -386,7 +386,7 @@ def average_answers(
     """Ask every party for every round, and tell all of them the last mean.
 
     In the end each is told what all of them signed to have heard, so that it knows that all have
-    the same model.
+    the same.
 
     Parameters
     ----------
@@ -421,8 +421,8 @@ def average_answers(
     return Averaged(tuple(first), tuple(means), simulated)
 
 
-def write_model(setup: ServerRun, averaged: Averaged) -> Model:
-    """Make the model that every party has, and write it where the server was told to."""
+def write_model(setup: ServerRun, averaged: Averaged, place: Path) -> Model:
+    """Make the model that every party has, and write it."""
     agreed, planned = setup.agreed, setup.planned
     noise: NoiseSource = SimulatedNoise(0) if averaged.simulated else secure_noise()
     outcome = replay(
@@ -450,8 +450,7 @@ def write_model(setup: ServerRun, averaged: Averaged) -> Model:
     model = Model(
         classifier, estimator_parameters(agreed.run, agreed.names), setup.schema, come_from
     )
-    if setup.model is not None:
-        write_whole(setup.model, model_bytes(model), "model")
+    write_whole(place, model_bytes(model), "model")
     return model
 
 

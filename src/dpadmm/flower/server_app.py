@@ -5,7 +5,7 @@ Its run configuration has these keys:
 ``agreed``, ``schema``
     The files of the agreed run and of the schema.
 ``model``
-    Where the model goes; without it parties alone have one.
+    Where the model goes; without it, and of a study, parties alone have results.
 ``lost-after``
     Seconds without the answer of a party after which the run ends (3600). What was answered stays
     at the parties: started again, the run goes on from there.
@@ -83,8 +83,9 @@ def make_server_app(setup: ServerRun | None = None, asking: Asking | None = None
             run, patience = _configured(context.run_config)
         parties = _Parties(grid, run.agreed.names, patience)
         averaged = average_answers(run, parties.ask, _tell)
-        write_model(run, averaged)
-        _log.info("dpadmm: the run is complete; every party has its model.")
+        if run.model is not None:
+            write_model(run, averaged, run.model)
+        _log.info("dpadmm: the run is complete; every party has its results.")
 
     # Not as a decorator: Flower may not be there to say what it returns.
     made.main()(main)

@@ -257,7 +257,8 @@ class SQLiteLedger(Closable):
             raise LedgerError(
                 f"run {run_id!r} must continue with the parameters it began with, and "
                 f"{len(known.events)} of its rounds are charged; they differ. Take the change "
-                "back, or give the new run another run_id, at every party."
+                "back, be it of the configuration or of the release of dpadmm, or give the new run "
+                "another run_id, at every party."
             )
 
     def amend(

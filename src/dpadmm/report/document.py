@@ -189,7 +189,10 @@ class Series:
 
 @dataclass(frozen=True)
 class LinePlot:
-    """Lines over one axis; ``limits`` are named levels such as a budget, ``ticks`` words for x."""
+    """Lines over one axis; ``limits`` are named levels such as a budget, ``ticks`` words for x.
+
+    Names stand above the lines, or with ``beside`` at their ends, where there is width for them.
+    """
 
     title: str
     x_label: str
@@ -202,6 +205,7 @@ class LinePlot:
     limits: tuple[tuple[str, float], ...] = ()
     ticks: tuple[str, ...] = ()
     dashes: str = ""
+    beside: bool = False
 
     def data(self) -> Table:
         """One row per point of the axis where the series share it, else one per point."""
@@ -247,7 +251,10 @@ class Bar:
 
 @dataclass(frozen=True)
 class BarPlot:
-    """Bars under each other; ``marked`` are the names of those that stand out, ``faint`` do not."""
+    """Bars under each other; ``marked`` are the names of those that stand out, ``faint`` do not.
+
+    ``dots`` are drawn in their place where nothing is counted from zero.
+    """
 
     title: str
     name_label: str
@@ -257,6 +264,7 @@ class BarPlot:
     of_label: str = ""
     marked: frozenset[str] = frozenset()
     faint: frozenset[str] = frozenset()
+    dots: bool = False
 
     def data(self) -> Table:
         """One row per bar."""

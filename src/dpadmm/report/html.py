@@ -160,8 +160,9 @@ def _top(report: Report, numbers: Iterator[int]) -> Html:
         element(
             "section",
             element("h2", "At a glance", id="glance", class_="hidden"),
-            element("div", tiles if report.tiles else None, answers),
+            tiles if report.tiles else None,
             picture,
+            answers,
             class_="card top" if picture else "card",
             aria_labelledby="glance",
         ),

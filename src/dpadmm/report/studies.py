@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from dpadmm.errors import unknown_name
 from dpadmm.privacy.figures import AtMost, pair
 from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.report.document import (
@@ -14,14 +15,18 @@ from dpadmm.report.document import (
     Bar,
     BarPlot,
     Block,
+    Cell,
     Facts,
+    Plot,
     Report,
     Section,
     Table,
     Tile,
     Words,
+    cell_text,
     shown_name,
 )
+from dpadmm.run.export import markdown_table, markdown_text
 
 _KINDS: Final = {
     "count": "Counts",
@@ -36,6 +41,10 @@ _KINDS: Final = {
 #: Kinds that are drawn; others have numbers of different units side by side.
 _DRAWN: Final = ("proportion", "histogram", "table", "correlation", "count")
 _MOST_BARS: Final = 64
+# Bars that stand beside the answers, at most.
+_MOST_BESIDE: Final = 12
+# Letters in a cell of a card.
+_LONGEST: Final = 1 << 14
 
 
 def describe_report(record: Mapping[str, Any]) -> Report:
@@ -63,14 +72,18 @@ def describe_report(record: Mapping[str, Any]) -> Report:
             ),
         ),
     )
-    return study_report(record, "Description of the rows of all parties", answers, sections)
+    title = "Description of the rows of all parties"
+    headline = f"{len(given)} of {len(found)} figures of all parties' rows have an interval"
+    return study_report(record, title, headline, answers, sections)
 
 
 def study_report(
     record: Mapping[str, Any],
     title: str,
+    headline: str,
     answers: Sequence[tuple[str, str]],
     sections: Sequence[Section],
+    picture: Plot | None = None,
 ) -> Report:
     """The page of a study: its answers, what it spent, and what stands below.
 
@@ -78,8 +91,8 @@ def study_report(
     ----------
     record
         As :meth:`dpadmm.studies.study.StudyRun.record` has it.
-    title, answers, sections
-        What the study says.
+    title, headline, answers, sections, picture
+        What the study says; the headline goes on with what it spent.
     """
     privacy = PrivacyStatement.from_dict(record["privacy"])
     parties = record["parties"]
@@ -88,10 +101,15 @@ def study_report(
         text = "Its noise is reproducible: the figures are those of a rehearsal, and not private."
         banners = (Banner("danger", SIMULATION, text),)
     split = dict(privacy.details).get("Split of the budget")
-    spent = f"{pair(privacy.epsilon, privacy.delta)}-differential privacy of each party, in all"
-    spent += "." if split is None else f": {split}."
+    spent = dict(privacy.brief())["Guarantee"]
+    spent = f"{spent[:1].upper()}{spent[1:]}." + ("" if split is None else f" The split: {split}.")
+    people = "a person" if privacy.rows_per_person > 1 else "a row"
+    figures = pair(privacy.epsilon, privacy.delta)
+    cost = f"It cost {people} of one party {figures}-differential privacy at most"
+    if privacy.simulated:
+        cost = f"With secret noise it would have cost {people} of one party {figures} at most"
     tiles = (
-        Tile(str(record["rows"]), "rows"),
+        Tile(f"{record['rows']:,}", "rows"),
         Tile(str(len(parties)), "parties" if len(parties) > 1 else "party"),
         Tile(f"{AtMost(privacy.epsilon):4}", "epsilon spent"),
     )
@@ -116,9 +134,11 @@ def study_report(
     return Report(
         title=title,
         subtitle=f"Study {record['run_id']}, dpadmm {record['dpadmm']}",
+        headline=f"{headline}. {cost}: see the guarantee below.",
         banners=banners,
         tiles=tiles,
         answers=(*answers, ("What was spent?", spent)),
+        picture=picture,
         sections=(*sections, *below),
     )
 
@@ -145,12 +165,12 @@ def figures_table(figures: Sequence[Mapping[str, Any]], percent: str) -> Table:
             shown_name(figure["column"]),
             *(shown_name(figure.get(key, "")) for key in keys),
             figure.get("value", figure.get("reason", "")),
-            figure.get("low", ""),
-            figure.get("high", ""),
+            figure.get("low"),
+            figure.get("high"),
         )
         for figure in figures
     ]
-    return Table.of(heads, rows)
+    return Table.of(heads, rows, f"Figures, with {percent} intervals")
 
 
 def _bars(kind: str, column: str, figures: Sequence[Mapping[str, Any]], percent: str) -> BarPlot:
@@ -176,7 +196,7 @@ def _proposed_section(proposed: Sequence[Mapping[str, Any]]) -> Section:
         (
             shown_name(each["column"]),
             "hidden by the noise" if each["lower"] is None else each["lower"],
-            "" if each["upper"] is None else each["upper"],
+            each["upper"],
             each["transform"] or "",
         )
         for each in proposed
@@ -189,19 +209,9 @@ def _proposed_section(proposed: Sequence[Mapping[str, Any]]) -> Section:
     return Section("Proposed bounds", (Words(words), table))
 
 
-def infer_report(
-    record: Mapping[str, Any], without: Sequence[Mapping[str, Any]] | None = None
-) -> Report:
-    """The page of a regression.
-
-    Parameters
-    ----------
-    record
-        As :meth:`dpadmm.studies.infer_files.Inference.record` has it.
-    without
-        In a simulation: the coefficients of the same regression without privacy.
-    """
-    found = record["found"]
+def infer_report(record: Mapping[str, Any]) -> Report:
+    """The page of a regression."""
+    found, without = record["found"], record.get("without_privacy", {})
     effects = [each for each in found["coefficients"] if not each["constant"]]
     percent, ratio = f"{100 * found['level']:g}%", found["effect"]
     given = [each for each in effects if each["low"] is not None]
@@ -211,40 +221,66 @@ def infer_report(
     if given:
         words = (
             f"{len(effects)} coefficients with {percent} intervals for sampling and noise "
-            "together. "
-            f"{f'The intervals of {names} leave out zero.' if clear else 'All of them include 0.'}"
+            f"together. {f'Those of {names} leave out zero.' if clear else 'All include zero.'}"
         )
-    asked = f"A {found['family']} regression of {shown_name(record['asked']['response'])}."
+    asked = f"A {found['family']} regression of {shown_name(record['asked']['response'])}"
+    about = f"on {', '.join(shown_name(each['name']) for each in effects)}"
     blocks: list[Block] = [_effects_table(found["coefficients"], percent, ratio)]
-    if given:
-        blocks.append(_forest("with privacy", effects, percent))
-    if without is not None:
-        blocks.append(_forest("without privacy", without, percent))
-    answers = (("What was asked?", asked), ("What was found?", words))
+    exact = without.get("coefficients", ())
+    drawn = _forest(effects, exact, percent) if given else None
+    beside = drawn if len(effects) + len(exact) <= _MOST_BESIDE else None
+    if drawn is not None and beside is None:
+        blocks.insert(0, drawn)
+    if "reason" in without:
+        blocks.append(Words(f"Without privacy ({without['note']}): {without['reason']}"))
+    elif without:
+        told = f"The same rows without noise or bounds ({without['note']})"
+        blocks.append(_effects_table(without["coefficients"], percent, ratio, told))
+    answers = (("What was asked?", f"{asked} {about}."), ("What was found?", words))
     title = f"{found['family'].capitalize()} regression on the rows of all parties"
-    return study_report(record, title, answers, [Section("Coefficients", tuple(blocks))])
+    clear_of = f"{len(clear)} of {len(effects)} intervals leave out zero"
+    headline = f"{asked}: {clear_of if given else 'no intervals are given'}"
+    sections = [Section("Coefficients", tuple(blocks))]
+    return study_report(record, title, headline, answers, sections, beside)
 
 
-def _forest(title: str, effects: Sequence[Mapping[str, Any]], percent: str) -> BarPlot:
-    bars = tuple(
-        Bar(shown_name(each["name"]), each["coefficient"], low=each["low"], high=each["high"])
-        for each in effects[:_MOST_BARS]
-    )
+def _forest(
+    effects: Sequence[Mapping[str, Any]], without: Sequence[Mapping[str, Any]], percent: str
+) -> BarPlot:
+    """Private intervals, and those without privacy beside them."""
+    exact = {each["name"]: each for each in without}
+    bars, faint = [], []
+    for each in effects[:_MOST_BARS]:
+        bars.append(_effect_bar(shown_name(each["name"], 40), each))
+        if each["name"] in exact:
+            faint.append(f"{shown_name(each['name'], 28)}, not private")
+            bars.append(_effect_bar(faint[-1], exact[each["name"]]))
     caption = f"Lines are {percent} intervals for sampling and noise together."
-    return BarPlot(f"Coefficients {title}", "what", "coefficient", bars, caption=caption)
+    if faint:
+        caption += " Those in grey are of the same rows without privacy: simulation only."
+    label = "effect of a column over its whole public range"
+    return BarPlot(
+        "Effects", "what", label, tuple(bars), caption, faint=frozenset(faint), dots=True
+    )
 
 
-def _effects_table(effects: Sequence[Mapping[str, Any]], percent: str, ratio: str) -> Table:
+def _effect_bar(name: str, effect: Mapping[str, Any]) -> Bar:
+    value, low, high = (effect[key] for key in ("coefficient", "low", "high"))
+    span = effect.get("span", 1.0)
+    ends = (None, None) if low is None else (span * low, span * high)
+    return Bar(name, span * value, low=ends[0], high=ends[1])
+
+
+def _effects_table(
+    effects: Sequence[Mapping[str, Any]], percent: str, ratio: str, title: str = ""
+) -> Table:
     heads = ["coefficient", "value", "standard error", "p", f"{percent} from", "to"]
     keys = ["coefficient", "standard_error", "pvalue", "low", "high"]
     if ratio:
         heads += [ratio, "from", "to"]
         keys += ["ratio", "ratio_low", "ratio_high"]
-    rows = [
-        (shown_name(each["name"]), *("" if each.get(key) is None else each[key] for key in keys))
-        for each in effects
-    ]
-    return Table.of(heads, rows)
+    rows = [(shown_name(each["name"]), *(each.get(key) for key in keys)) for each in effects]
+    return Table.of(heads, rows, title)
 
 
 #: The page of each kind of study.
@@ -252,3 +288,29 @@ REPORTS: Final[dict[str, Callable[[Mapping[str, Any]], Report]]] = {
     "describe": describe_report,
     "infer": infer_report,
 }
+
+
+def study_card(record: Mapping[str, Any]) -> str:
+    """The card of a study: Markdown with all that its page says, but for pictures."""
+    if record["kind"] not in REPORTS:
+        raise unknown_name("kind of a study", str(record["kind"]), REPORTS)
+    report = REPORTS[record["kind"]](record)
+    banners = [f"**{banner.heading}** {markdown_text(banner.text)}" for banner in report.banners]
+    parts = [f"# {markdown_text(report.title)}", markdown_text(report.subtitle), *banners]
+    parts += [markdown_text(report.headline), _in_markdown(("", ""), report.answers)]
+    for section in report.sections:
+        parts.append(f"## {markdown_text(section.title)}")
+        for block in section.blocks:
+            match block:
+                case Facts(pairs):
+                    parts.append(_in_markdown(("", ""), pairs))
+                case Table(_, columns, rows):
+                    parts.append(_in_markdown(columns, rows))
+                case Words(text):
+                    parts.append(markdown_text(text))
+    return "\n\n".join(parts) + "\n"
+
+
+def _in_markdown(heads: Sequence[str], rows: Sequence[Sequence[Cell]]) -> str:
+    told = [[markdown_text(cell_text(cell), longest=_LONGEST) for cell in row] for row in rows]
+    return markdown_table([markdown_text(head) for head in heads], told)

@@ -344,6 +344,8 @@ _CHARACTER: Final = 7.0
 _MOST_MARKS: Final = 16
 _LONGEST_LABEL: Final = 46
 _LABEL_HEIGHT: Final = 13.0
+# What names at the ends of lines need.
+_BESIDE: Final = 250.0
 _LONGEST_TICK: Final = 10
 
 # Of a figure with several plots: the width between them, and the height of a line of its heading.
@@ -362,7 +364,8 @@ def _placed(plot: Plot, name: str) -> tuple[list[Html], float, float]:
     """What a plot's drawing holds, its width and its height."""
     match plot:
         case LinePlot():
-            content, height, width = *_lines(plot), _WIDTH
+            content, height = _lines(plot)
+            width = _WIDTH + (_BESIDE if plot.beside else 0.0)
         case BarPlot():
             content, height, width = *_bars(plot), _WIDTH
         case GraphPlot():
@@ -483,7 +486,7 @@ def _mark(x: float, y: float, place: int, hint: str | None = None) -> Html:
 
 def _lines(plot: LinePlot) -> tuple[list[Html], float]:
     many = len(plot.series) > 1
-    drawn, top = _legend(plot) if many else ([], 8.0)
+    drawn, top = _legend(plot) if many and not plot.beside else ([], 8.0)
     top += 14  # for the label of the vertical axis
     bottom = top + _HEIGHT_OF_AXES - _BOTTOM
     across = scale_over(
@@ -496,7 +499,23 @@ def _lines(plot: LinePlot) -> tuple[list[Html], float]:
     drawn += _limits(plot, up)
     for place, line in enumerate(plot.series):
         drawn += _curve(plot, line, place, across, up)
+    if plot.beside:
+        drawn += _names_beside(plot, up, bottom)
     return drawn, bottom + _BOTTOM
+
+
+def _names_beside(plot: LinePlot, up: Scale, bottom: float) -> Iterable[Html]:
+    """Each name at the end of its line, or as near as names above it leave room."""
+    height, x = _LABEL_HEIGHT + 3, _WIDTH - _RIGHT + 8
+    ends = sorted((up.at(line.y[-1]), place) for place, line in enumerate(plot.series))
+    y = -math.inf
+    for rank, (end, place) in enumerate(ends):
+        line, left = plot.series[place], len(ends) - rank - 1
+        y = max(y + height, min(end, bottom - height * left))
+        style = f"series {_line_style(line, place)}"
+        yield _line(x, y, x + 26, y, style)
+        yield _mark(x + 13, y, _colour(line, place))
+        yield _label(x + 32, y + 4, cut(line.name, _LONGEST_LABEL))
 
 
 def _limits(plot: LinePlot, up: Scale) -> list[Html]:
@@ -560,11 +579,11 @@ def _bars(plot: BarPlot) -> tuple[list[Html], float]:
     along = scale_over(values, start, end, from_zero=True)
     drawn = [_label(start, 16, plot.value_label, "label axis")]
     top = 26.0
-    for place, bar in enumerate(plot.bars):
-        drawn += _bar(plot, bar, along, top + place * row, start, end)
     bottom = top + row * len(plot.bars)
     if along.low < 0:
         drawn.append(_line(along.at(0.0), top, along.at(0.0), bottom - 6, "rule"))
+    for place, bar in enumerate(plot.bars):
+        drawn += _bar(plot, bar, along, top + place * row, start, end)
     return drawn, bottom + 4
 
 
@@ -578,17 +597,18 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
         value = "none"
     if bar.of is not None:
         value = f"{value} of {cell_text(bar.of)}"
-    # The label keeps clear of a zero line in the middle.
+    # Readable across a zero line in the middle.
+    label = "label halo" if along.low < 0 else "label"
     drawn = [
-        _label(start, top + 13, cut(bar.name, 44)),
-        _label(end, top + 13, value, "label", "end"),
+        _label(start, top + 13, cut(bar.name, 44), label),
+        _label(end, top + 13, value, label, "end"),
     ]
     if bar.of is not None and along.shows(bar.of):
         drawn.append(_block(zero, along.at(bar.of), top + 18, "track"))
-    class_ = "block s1" if marked else "block s0" if bar.value >= 0 else "block s3"
+    class_ = "block s1" if marked else "block s0" if bar.value >= 0 or plot.dots else "block s3"
     if bar.name in plot.faint:
         class_ = "block faint"
-    if not math.isnan(bar.value):
+    if not (math.isnan(bar.value) or plot.dots):
         drawn.append(_block(zero, tip, top + 18, class_))
     if bar.low is not None and bar.high is not None:
         middle = top + 24
@@ -597,6 +617,8 @@ def _bar(plot: BarPlot, bar: Bar, along: Scale, top: float, start: float, end: f
             _line(along.at(edge), middle - 4, along.at(edge), middle + 4, "whisker")
             for edge in (bar.low, bar.high)
         ]
+    if known and plot.dots:
+        drawn.append(element("circle", cx=f"{tip:g}", cy=f"{top + 24:g}", r="5", class_=class_))
     return drawn
 
 

@@ -12,7 +12,7 @@ import math
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -137,7 +137,7 @@ class RoundHistory:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run leaves behind; ``last``, ``tail`` and ``mean`` are functions of messages.
+    """What a run leaves behind; all but ``events`` is a function of messages.
 
     Attributes
     ----------
@@ -153,6 +153,8 @@ class Outcome:
     course
         The models after the last half of the rounds and the two before, ``(rounds, runs, outputs,
         features)``, where all parties share one; none where that is many numbers.
+    state
+        The algorithm's state after the last round.
     """
 
     last: Array
@@ -161,6 +163,7 @@ class Outcome:
     history: RoundHistory
     events: tuple[tuple[Event, ...], ...]
     course: Array
+    state: Any = field(repr=False)
 
 
 @dataclass(frozen=True)
@@ -405,6 +408,7 @@ class _Progress:
             history=RoundHistory(self.disagreement[: self.done], self.change[: self.done]),
             events=tuple(ledger.events for ledger in ledgers),
             course=self.course if self.done == self.rounds else self.course[:0],
+            state=self.state,
         )
 
     def save(self, checkpoint: Checkpoint, workspace: Workspace, ledgers: Sequence[Ledger]) -> None:
@@ -492,11 +496,18 @@ def _identity(
 
 
 def fingerprint(algorithm: Algorithm, site: Site, rounds: int) -> str:
-    """A hash of everything public that decides what a run computes."""
+    """A hash of everything public that decides what a run computes.
+
+    A ledger compares it, so that no run goes on with other noise, parameters or parties.
+    """
+    # Between nodes the wire format has changed as well: no run of 0.2 goes on there.
+    idle = algorithm.idle_fields if len(site.index) == site.parties else ()
     digest = hashlib.sha256(f"{algorithm.name} {rounds} {site.shape}".encode())
     parts: tuple[Any, ...] = (algorithm, site)
     for part in parts:
         for item in fields(part):
+            if item.name in idle:
+                continue
             value = getattr(part, item.name)
             digest.update(item.name.encode())
             digest.update(

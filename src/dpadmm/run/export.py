@@ -20,8 +20,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -31,7 +32,7 @@ from dpadmm.data.feature_maps import FeatureMap, FourierFeatures, ProductFeature
 from dpadmm.data.schema import CategoricalColumn, NumericColumn, Schema
 from dpadmm.data.values import twin
 from dpadmm.errors import ParameterError
-from dpadmm.plain import visible
+from dpadmm.plain import LONGEST_TEXT, visible
 from dpadmm.run.classifier import Quality, shown_estimate
 from dpadmm.run.model import Model, model_bytes
 from dpadmm.run.predict import offers_probabilities
@@ -40,6 +41,9 @@ _OPSET: Final = 18
 _ML_OPSET: Final = 3
 # What a graph of that operator set is written as; newer runtimes read it as well.
 _FORMAT: Final = 9
+# What a card shows of anybody's file, at most: names in a list, letters of a statement's line.
+_MOST_NAMES: Final = 50
+_LONGEST_LINE: Final = 4000
 
 
 class _Graph:
@@ -316,22 +320,26 @@ def model_card(model: Model, name: str = "model") -> str:
     fitted, come_from = model.classifier, model.provenance
     rows, quality = come_from.get("rows"), fitted.quality
     facts = [
-        ("Classes", ", ".join(_shown(each) for each in fitted.classes)),
+        ("Classes", _listed(fitted.classes.tolist())),
         ("Columns", _columns_of(model)),
-        ("Trained by", f"{len(fitted.parties)} parties: {', '.join(map(_shown, fitted.parties))}"),
+        ("Trained by", f"{len(fitted.parties)} parties: {_listed(fitted.parties.tolist())}"),
     ]
-    if isinstance(rows, dict):
+    # The file may be anybody's.
+    if isinstance(rows, dict) and all(isinstance(count, int) for count in rows.values()):
         facts.append(("Rows, all parties", f"{sum(rows.values()):,}"))
     facts += [
-        ("Algorithm", f"{model.privacy.algorithm}, {len(fitted.history['change'])} rounds"),
-        ("Made", f"{model.created} by dpadmm {model.version}"),
+        (
+            "Algorithm",
+            markdown_text(f"{model.privacy.algorithm}, {len(fitted.history['change'])} rounds"),
+        ),
+        ("Made", markdown_text(f"{model.created} by dpadmm {model.version}")),
     ]
     if "run_sha256" in come_from:
-        facts.append(("Run", f"`{come_from['run_sha256']}`"))
+        facts.append(("Run", markdown_text(come_from["run_sha256"])))
     parts = [
-        f"# {_shown(name)}",
+        f"# {markdown_text(name)}",
         "A linear classifier that organisations trained together without sharing rows, by dpadmm.",
-        _table(("", ""), facts),
+        markdown_table(("", ""), facts),
         "## How good it is",
     ]
     if quality is None:
@@ -342,12 +350,13 @@ def model_card(model: Model, name: str = "model") -> str:
     else:
         figures = [(each.name, shown_estimate(each)) for each in quality.evaluation().estimates]
         parts += [
-            f"On {quality.histogram.rows:,} {quality.about} rows, each with a 95% interval:",
-            _table(("figure", "estimate"), figures),
+            f"On {quality.histogram.rows:,} {markdown_text(quality.about)} rows, each with a 95% "
+            "interval:",
+            markdown_table(("figure", "estimate"), figures),
         ]
     parts += [
         "## Privacy",
-        _table(("", ""), model.privacy.lines()),
+        markdown_table(("", ""), [map(_line, told) for told in model.privacy.lines()]),
         "## Use",
         "`dpadmm predict MODEL rows.csv` predicts the rows of a file. Scores above zero, or above "
         "the model's threshold, mean the second of two classes. Probabilities that were not fitted "
@@ -359,21 +368,28 @@ def model_card(model: Model, name: str = "model") -> str:
 def _columns_of(model: Model) -> str:
     if model.schema is None:
         return f"{model.columns or model.classifier.coef.shape[1]} numbers"
-    return ", ".join(_shown(column.name) for column in model.schema.columns)
+    return _listed([column.name for column in model.schema.columns])
 
 
-def _shown(text: object) -> str:
-    """Text from anybody as a cell of a table shows it."""
-    escaped = visible(str(text))
-    for letter in "\\`*_<>[]#":
-        escaped = escaped.replace(letter, f"\\{letter}")
-    return escaped
+def _listed(names: Sequence[object]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(map(markdown_text, names[:_MOST_NAMES])) + more
 
 
-def _table(header: tuple[str, str], lines: Sequence[tuple[str, str]]) -> str:
-    told = [f"| {header[0]} | {header[1]} |", "| --- | --- |"]
-    told += [f"| {heading} | {words.replace('|', '&#124;')} |" for heading, words in lines]
-    return "\n".join(told)
+def _line(text: str) -> str:
+    return markdown_text(text, longest=_LONGEST_LINE)
+
+
+def markdown_text(text: object, *, longest: int = LONGEST_TEXT) -> str:
+    """Text from anybody, without markup."""
+    return re.sub(r"[\\`*_<>\[\]#&~$!]", r"\\\g<0>", visible(str(text), longest=longest))
+
+
+def markdown_table(heads: Sequence[str], lines: Iterable[Iterable[str]]) -> str:
+    """A table in Markdown; no cell ends early."""
+    told = [heads, ["---"] * len(heads)]
+    told += [[cell.replace("|", "&#124;") for cell in line] for line in lines]
+    return "\n".join(f"| {' | '.join(line)} |" for line in told)
 
 
 def log_to_mlflow(model: Model, name: str = "model") -> None:

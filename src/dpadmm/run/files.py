@@ -108,11 +108,12 @@ class RowsConfig(Protocol):
 
 @dataclass(frozen=True)
 class Fault:
-    """So many of so many rows contradict themselves, as words say: "leave before they enter"."""
+    """So many of so many rows are, as words say, odd: or ``contradict`` themselves."""
 
     words: str
     count: int
     rows: int
+    contradict: bool = True
 
 
 #: What looks for faults in the rows of each party.
@@ -142,9 +143,10 @@ class Findings:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What its owner should know at once: what looks wrong, and levels that never occur."""
+        """What its owner should know at once: what looks wrong, what is odd, levels not there."""
         wrong = tuple(f"LOOKS WRONG: {each}" for each in self.wrong)
-        return (*wrong, *((_ADVICE,) if wrong else ()), *self._told(_unused))
+        odd = (*self._faults(0.0, contradict=False), *self._told(_unused))
+        return (*wrong, *((_ADVICE,) if wrong else ()), *odd)
 
     @property
     def text(self) -> str:
@@ -153,13 +155,13 @@ class Findings:
         counts = (*self._told(_counts), *self._faults(-1.0))
         return "\n".join((_PRIVATE, "", *lines, "", *counts)) + "\n"
 
-    def _faults(self, beyond: float) -> tuple[str, ...]:
+    def _faults(self, beyond: float, *, contradict: bool = True) -> tuple[str, ...]:
         """Those whose share is larger, a sentence each."""
         return tuple(
             f"{who}: {each.count} of {each.rows} rows {each.words}."
             for who, found in self.faults.items()
             for each in found
-            if each.count > beyond * each.rows
+            if each.contradict == contradict and each.count > beyond * each.rows
         )
 
     def _told(self, tell: Callable[[Survey], Iterator[str]]) -> tuple[str, ...]:

@@ -499,6 +499,11 @@ def _settings_for(
     if rounds > MOST_ROUNDS:
         raise ParameterError(f"rounds {too_many_rounds(rounds)}.")
     calibration = one_of("calibration", parameters.calibration)
+    if calibration == "published" and algorithm.private and algorithm.claim is Algorithm.claim:
+        raise ParameterError(
+            f"calibration must be 'proven' for {algorithm.name!r}, which states no claim of a "
+            "paper; got 'published'."
+        )
     budget = budget_for(parameters, site) if algorithm.private else None
     penalty, given = _penalty_for(algorithm, parameters, site, rounds, budget)
     tolerance = parameters.tolerance

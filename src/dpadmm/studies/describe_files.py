@@ -9,10 +9,10 @@ that were proposed for some rows are theirs: a row beyond them is clipped later.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final, Self, final
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationError, model_validator
@@ -23,29 +23,14 @@ from dpadmm.data.tables import Source, check_columns
 from dpadmm.durable import written_whole
 from dpadmm.errors import ParameterError, fail, finding
 from dpadmm.plain import Array, as_tuple
-from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.charges import EvaluationTerms
-from dpadmm.run.files import Owner
 from dpadmm.run.options import DEFAULT, Split
 from dpadmm.run.plan import Plan
 from dpadmm.studies.describe import Describe, Described, StudyWish, described
 from dpadmm.studies.describe_figures import ReadOff, StudyFigure, expected_release
-from dpadmm.studies.study import (
-    StudyRows,
-    StudyRun,
-    plan_study,
-    require_named,
-    run_study,
-    smallest_epsilon,
-    study_noise,
-)
-from dpadmm.studies.study_files import (
-    StudyConfig,
-    check_counts,
-    run_files,
-    study_schema,
-    write_study,
-)
+from dpadmm.studies.questions import StudyAnswer, StudyQuestion, ask_rows
+from dpadmm.studies.study import StudyRows, StudyRun, plan_study, require_named, study_noise
+from dpadmm.studies.study_files import StudyConfig
 
 # A bin has values where its count is so many deviations of its noise, and this part of all rows.
 _CLEAR: Final = 4.0
@@ -78,6 +63,15 @@ class DescribeConfig(StudyConfig):
             )
         return self
 
+    def question(self, schema: Schema) -> Describing:
+        """The wishes."""
+        return Describing(described(schema, self.wish))
+
+    def write_more(self, found: StudyAnswer) -> None:
+        """The schema, if asked."""
+        if self.result.schema_file is not None and isinstance(found, Description):
+            found.write_schema(self.result.schema_file)
+
 
 @dataclass(frozen=True)
 class ProposedBounds:
@@ -89,8 +83,9 @@ class ProposedBounds:
     transform: str | None = None
 
 
+@final
 @dataclass(frozen=True)
-class Description:
+class Description(StudyAnswer):
     """What a describe found.
 
     Attributes
@@ -106,11 +101,6 @@ class Description:
     about: Described
     done: StudyRun = field(repr=False)
     confidence: float = 0.95
-
-    @property
-    def privacy_(self) -> PrivacyStatement:
-        """The guarantee."""
-        return self.done.privacy
 
     @cached_property
     def figures(self) -> tuple[StudyFigure, ...]:
@@ -206,11 +196,6 @@ def _with_bounds(column: Any, bounds: ProposedBounds) -> NumericColumn:
     return NumericColumn.model_validate(column.model_dump(exclude={*told, "fill"}) | told)
 
 
-def plan_describe(about: Described, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
-    """Fix a describe of so many rows of each party; every refusal happens here."""
-    return plan_study(Describe, about.plain, rows, terms)
-
-
 def budget_split(planned: Plan) -> dict[str, float]:
     """What part of mu^2 tables, moments and products get."""
     study = planned.algorithm
@@ -220,18 +205,6 @@ def budget_split(planned: Plan) -> dict[str, float]:
         family = block.name.partition(" ")[0]
         found[family] = found.get(family, 0.0) + block.share
     return found
-
-
-def split_detail(planned: Plan) -> tuple[tuple[str, str], ...]:
-    """The split of the budget, for a statement."""
-    parts = [f"{family} {100 * share:.3g}%" for family, share in budget_split(planned).items()]
-    return (("Split of the budget", f"of mu^2, {', '.join(parts)}; one release"),)
-
-
-def expected_figures(about: Described, planned: Plan) -> tuple[StudyFigure, ...]:
-    """What intervals to expect, from public facts: as if every column were spread evenly."""
-    rows = int(planned.site.rows.sum())
-    return ReadOff(about, expected_release(about, planned), rows).figures()
 
 
 def relative_width(about: Described, figure: StudyFigure) -> float:
@@ -245,36 +218,48 @@ def relative_width(about: Described, figure: StudyFigure) -> float:
     return (figure.high - figure.low) / possible
 
 
-def describe_epsilon(
-    about: Described, rows: Mapping[str, int], terms: EvaluationTerms, wanted: float
-) -> float:
-    """The smallest epsilon with which every figure is expected to be as sharp as wanted.
+@final
+@dataclass(frozen=True)
+class Describing(StudyQuestion):
+    """A describe."""
 
-    Levels that nobody counts on, such as "missing", are spread evenly like all others.
-    """
+    about: Described
 
-    def width(epsilon: float) -> float:
-        planned = plan_describe(about, rows, replace(terms, epsilon=epsilon))
-        return max(relative_width(about, each) for each in expected_figures(about, planned))
+    def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
+        """One release."""
+        return plan_study(Describe, self.about.plain, rows, terms)
 
-    return smallest_epsilon(width, wanted)
+    def answer(self, done: StudyRun) -> Description:
+        """Every figure that was asked for."""
+        return Description(self.about, done)
 
+    def details(self, planned: Plan) -> tuple[tuple[str, str], ...]:
+        """How the budget was split."""
+        split = budget_split(planned).items()
+        parts = [f"{family} {100 * share:.3g}%" for family, share in split]
+        return (("Split of the budget", f"of mu^2, {', '.join(parts)}; one release"),)
 
-def describe_files(config: DescribeConfig, owner: Owner | None = None) -> Description:
-    """Describe the files of a configuration; write the record, and the schema if asked."""
-    schema = study_schema(config)
-    about = described(schema, config.wish)
-    terms = config.study.terms
+    def figures(self, planned: Plan) -> tuple[StudyFigure, ...]:
+        """Figures as if every column were spread evenly.
 
-    def plan(rows: Mapping[str, int]) -> Plan:
-        return plan_describe(about, rows, terms)
+        Levels that nobody counts on, such as "missing", are spread evenly like all others.
+        """
+        rows = int(planned.site.rows.sum())
+        return ReadOff(self.about, expected_release(self.about, planned), rows).figures()
 
-    done = run_files(config, schema, plan, owner=owner, details=split_detail)
-    found = Description(about, done)
-    write_study(config, found.record())
-    if config.result.schema_file is not None:
-        found.write_schema(config.result.schema_file)
-    return found
+    def width(self, planned: Plan) -> float:
+        """That of the least sharp figure."""
+        return max(relative_width(self.about, each) for each in self.figures(planned))
+
+    def expected(self, planned: Plan) -> dict[str, Any]:
+        """The split of the budget, and how wide each interval will be."""
+        return {
+            "split": budget_split(planned),
+            "expected": [
+                {**figure.to_dict(), "relative_width": relative_width(self.about, figure)}
+                for figure in self.figures(planned)
+            ],
+        }
 
 
 def describe(
@@ -333,28 +318,14 @@ def describe(
     if ledgers:
         require_named(run_id=run_id)
     about = described(schema, _checked(wishes))
-    read = _reader(data, schema)
-    parties: dict[str, Array] = {}
-    if ledgers:
-        from dpadmm.run.charges import ledger_accounts
-
-        counts = {name: each.dataset.rows for name, each in ledger_accounts(ledgers).items()}
-    else:
-        parties = read()
-        counts = {name: len(rows) for name, rows in parties.items()}
-    reading = {"reading": schema.reading}
-    where = StudyRows(ledgers, run_id, schema, Split(holdout), reading, resume)
-    terms = EvaluationTerms(epsilon, delta, rows_per_person, noise, colluders)
-    planned = plan_describe(about, where.counts(counts), terms)
-
-    def rows() -> list[tuple[Array, Array]]:
-        found = parties or read()
-        check_counts(found, counts)
-        return [(found[name], np.zeros((len(found[name]), 1))) for name in planned.site.names]
-
-    source = study_noise(random_state)
-    details = split_detail(planned)
-    done = run_study(planned, rows, noise=source, about=where, details=details)
+    done = ask_rows(
+        Describing(about),
+        EvaluationTerms(epsilon, delta, rows_per_person, noise, colluders),
+        _reader(data, schema),
+        StudyRows(ledgers, run_id, schema, Split(holdout), {"reading": schema.reading}, resume),
+        parties=[str(name) for name in data] if isinstance(data, Mapping) else (),
+        noise=study_noise(random_state),
+    )
     return Description(about, done, confidence)
 
 

@@ -123,6 +123,12 @@ class Design:
         return tuple(column.name for column in self.columns)
 
     @property
+    def spans(self) -> tuple[float, ...]:
+        """The distance of each column's bounds, or of its two levels."""
+        scale = ROOM * math.sqrt(len(self.columns))
+        return tuple(2 * column.unit / scale for column in self.columns)
+
+    @property
     def public(self) -> dict[str, Any]:
         """What decides what the numbers of a prepared row mean, as plain data."""
         return {

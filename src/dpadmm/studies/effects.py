@@ -17,6 +17,7 @@ from scipy.special import ndtr, ndtri, stdtr, stdtrit
 
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array
+from dpadmm.studies.design import Design, Response
 from dpadmm.studies.glm import Coefficients, Regression
 
 _WIDTH: Final = 78
@@ -62,6 +63,9 @@ RATIOS: Final = {
 }
 
 
+_REMEDY: Final = "More rows, fewer columns or a larger budget would do."
+
+
 class InferenceWarning(UserWarning):
     """Intervals may not cover what they say, or are not given."""
 
@@ -100,88 +104,55 @@ class Effects:
         Of the coefficients, constants first.
     constants
         How many of them are constants.
-    coefficients, covariance
-        What was found.
     rows
         Of all parties together.
-    ratio
-        The smallest eigenvalue over the noise's largest: infinite without noise.
+    estimate
+        What was found, in the user's units.
     strength
         q; infinite without noise.
     robust
         Whether errors are robust ones.
-    scale
-        The residual variance of a linear regression, else 1.
-    settled
-        Whether coefficients had settled; without that no intervals are given.
+    response_unit
+        Of the responses, by which they were divided.
     """
 
     family: str
     names: tuple[str, ...]
     constants: int
-    coefficients: Array
-    covariance: Array = field(repr=False)
     rows: int
-    ratio: float
+    estimate: Coefficients = field(repr=False)
     strength: float = math.inf
     robust: bool = False
-    scale: float = 1.0
-    settled: bool = True
+    response_unit: float = 1.0
 
-    @classmethod
-    def of(
-        cls,
-        estimate: Coefficients,
-        family: str,
-        names: tuple[str, ...],
-        constants: int,
-        rows: int,
-        *,
-        strength: float = math.inf,
-        robust: bool = False,
-        response_unit: float = 1.0,
-    ) -> Effects:
-        """From an estimate whose coefficients are in the user's units; warn as its ratio says."""
-        covariance = estimate.covariance
-        if robust:
-            assert estimate.robust is not None
-            covariance = estimate.robust
-        found = cls(
-            family,
-            names,
-            constants,
-            estimate.coefficients,
-            covariance,
-            rows,
-            estimate.ratio,
-            strength,
-            robust,
-            estimate.scale * response_unit**2,
-            estimate.settled,
-        )
-        if not found.settled:
-            warnings.warn(
+    def warned(self) -> Effects:
+        """Warn of intervals that are not given, or may not cover; return what was found."""
+        if self.doubt:
+            warnings.warn(self.doubt, InferenceWarning, stacklevel=3)
+        return self
+
+    @property
+    def doubt(self) -> str:
+        """Why no intervals are given, or what they are warned of; empty if there is nothing."""
+        ratio = f"the noisy matrix is {{}} its noise (ratio {self.estimate.ratio:.2g}, {{}})"
+        if not self.estimate.settled:
+            return (
                 "no intervals are given: coefficients still moved in the last round, as they do "
-                "where columns separate the outcomes or effects are very strong.",
-                InferenceWarning,
-                stacklevel=3,
+                "where columns separate the outcomes or effects are very strong."
             )
-        elif not found.given:
-            warnings.warn(
-                f"no intervals are given: the noisy matrix is not told from its noise (ratio "
-                f"{found.ratio:.2g}, needed {found.rule.least:g}). More rows, "
-                "fewer columns or a larger budget would do.",
-                InferenceWarning,
-                stacklevel=3,
+        if not self.given:
+            why = ratio.format("not told from", f"needed {self.rule.least:g}")
+            return f"no intervals are given: {why}. {_REMEDY}"
+        if self.estimate.ratio < self.rule.better:
+            why = ratio.format("close to", f"better {self.rule.better:g}")
+            return f"intervals may cover less than they say: {why}. {_REMEDY}"
+        if self.weak:
+            return (
+                "intervals may cover less than they say: the last round began where noise had "
+                "moved it far, or outcomes of some rows are all but decided. As where outcomes or "
+                f"levels are rare, or effects very strong. {_REMEDY}"
             )
-        elif found.weak:
-            warnings.warn(
-                f"intervals may cover less than they say: the noisy matrix is close to its noise "
-                f"(ratio {found.ratio:.2g}, better {found.rule.better:g}).",
-                InferenceWarning,
-                stacklevel=3,
-            )
-        return found
+        return ""
 
     @property
     def rule(self) -> Rule:
@@ -191,19 +162,30 @@ class Effects:
     @property
     def given(self) -> bool:
         """Whether intervals are given."""
-        return self.settled and self.ratio >= self.rule.least
+        return self.estimate.settled and self.estimate.ratio >= self.rule.least
 
     @property
     def weak(self) -> bool:
         """Whether intervals may cover less than they say."""
-        return self.ratio < self.rule.better
+        return self.estimate.ratio < self.rule.better or not self.estimate.begun
+
+    @property
+    def coefficients(self) -> Array:
+        """What was found."""
+        return self.estimate.coefficients
+
+    @property
+    def scale(self) -> float:
+        """The residual variance of a linear regression, else 1."""
+        return self.estimate.scale * self.response_unit**2
 
     @property
     def errors(self) -> Array:
         """Standard errors; not a number where no intervals are given."""
         if not self.given:
             return np.full(len(self.names), np.nan)
-        found: Array = np.sqrt(np.diag(self.covariance))
+        robust = self.estimate.robust if self.robust else None
+        found: Array = np.sqrt(np.diag(self.estimate.covariance if robust is None else robust))
         return found
 
     @property
@@ -266,8 +248,8 @@ class Effects:
             "level": level,
             "effect": RATIOS[self.family],
             "robust": self.robust,
-            "settled": self.settled,
-            "conditioning": None if math.isinf(self.ratio) else self.ratio,
+            "settled": self.estimate.settled,
+            "conditioning": None if math.isinf(self.estimate.ratio) else self.estimate.ratio,
             "strength": None if math.isinf(self.strength) else self.strength,
             "coefficients": found,
         }
@@ -278,7 +260,7 @@ class Effects:
         errors = "HC1" if self.robust else "nonrobust"
         pairs = [
             ("Dep. Variable:", response, "No. Observations:", f"{self.rows}"),
-            ("Covariance Type:", errors, "Conditioning:", _number(self.ratio)),
+            ("Covariance Type:", errors, "Conditioning:", _number(self.estimate.ratio)),
         ]
         if privacy:
             pairs.append(("Privacy:", privacy, "", ""))
@@ -304,6 +286,33 @@ class Effects:
                 lines.append(_line(name, [cells[0], "", "", "", *cells[1:]], wide))
         lines.append("=" * _WIDTH)
         return Summary("\n".join(lines))
+
+
+def effects_of(
+    estimate: Coefficients,
+    design: Design,
+    response: Response,
+    rows: int,
+    *,
+    strength: float = math.inf,
+    robust: bool = False,
+) -> Effects:
+    """Of an estimate of prepared columns, which gets the user's units; warns as its ratio says."""
+    constants = len(response.constants)
+    in_units = estimate.mapped(design.change(constants, response.unit))
+    in_units.coefficients[:constants] += response.centre
+    # Those of a private linear fit always are.
+    robust = robust or (in_units.robust is not None and math.isfinite(in_units.ratio))
+    return Effects(
+        response.family,
+        (*response.constants, *design.names),
+        constants,
+        rows,
+        in_units,
+        strength,
+        robust,
+        response.unit,
+    ).warned()
 
 
 @dataclass(frozen=True)

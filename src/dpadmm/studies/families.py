@@ -43,8 +43,9 @@ for two positive semi-definite matrices, so :math:`\|H-H'\|_F^2\le\|H\|_F^2+\|H'
 
 **Consistent whatever the bound.** m depends on the columns alone, so E[g] = 0 at the true
 coefficients however many rows are shortened: a weighted score (Mallows). A bound that is too small
-costs precision; it does not bias. What is shortened by its response (poisson above 20, a person's
-sums above C) can bias.
+costs precision; it does not bias a model that is right. A model that is wrong is fitted to the rows
+as they are weighted, and maximum likelihood's answer is another. What is shortened by its response
+(poisson above 20, a person's sums above C) can bias.
 """
 
 from __future__ import annotations
@@ -119,6 +120,8 @@ class Family(ABC):
         kappa.
     joint
         The maximum over eta in Delta^2.
+    scattering
+        Whether residuals vary as much as the curvature says.
     """
 
     name: ClassVar[str]
@@ -127,6 +130,7 @@ class Family(ABC):
     curvature_reach: ClassVar[float]
     curving: ClassVar[float]
     joint: ClassVar[float]
+    scattering: ClassVar[bool] = True
 
     @property
     def start(self) -> float:
@@ -229,6 +233,7 @@ class Poisson(Family):
     curvature_reach = 1.5
     curving = 0.5
     joint = 4 + 2 * (0.5 * 1.5) ** 2
+    scattering = False  # Var psi is below Cov(psi, Y)
 
     def moments(self, eta: Array, response: Array, bounded: bool = True) -> tuple[Array, Array]:
         """The residual psi - E psi, and Cov(psi, Y)."""

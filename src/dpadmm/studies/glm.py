@@ -49,20 +49,29 @@ noise alone has (:math:`s_H` its deviation beside the diagonal, p coefficients).
    .. math:: V = (f\tilde A_+)^{-1}\bigl[B + c^2s_g^2I + f^2s_A^2(|d|^2I+dd^\top)\bigr]
                  (f\tilde A_+)^{-1},
 
-   B is A times the ratio of the fourth sum to the trace of A (the residual variance, where no row
-   is shortened), or the released second moment where errors are robust.
+   B is the released second moment: errors are robust. A multiple of A would say too much of columns
+   whose rows are shortened more than others, and too little of the rest.
 
 **When it works.** Before anything is spent :math:`q = n\bar\mu/p^{1.5}` is known, :math:`\bar\mu`
 being one over the noise in the sum in units of a row: too small a q is refused or warned of
 (:func:`check_strength`). Afterwards the *ratio* of the smallest eigenvalue to :math:`\omega` is: an
 interval whose ratio is too small is not given.
+
+One Newton step is right to second order in what separates its beginning from its end. Begun where
+coefficients are too short it ends too short, the curvature there is too large, and noise hides
+both: intervals are narrow and miss. So those of chances are warned of unless the last step *began*
+well. The ratio of the round before must be 1.5. And either noise moved the beginning by little
+(:math:`s_g\,\|\tilde H_+^{-1}\|_F/\sqrt{1.5\,p}\le 0.15`, of the step before), or outcomes scatter
+there as the curvature says, :math:`b\ge 0.8`: where chances are too even, b is too small. And no
+direction may have a curvature below 0.08 of the largest: rows spread alike in all of them, so that
+outcomes are all but decided there, for which a step of second order is too short.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, ClassVar, Final, Literal, NamedTuple, final
 
@@ -73,6 +82,8 @@ from dpadmm.algorithms import INFER
 from dpadmm.algorithms.base import Options
 from dpadmm.errors import ConvergenceError, ParameterError
 from dpadmm.plain import Array
+from dpadmm.run.charges import EvaluationTerms
+from dpadmm.run.plan import Plan
 from dpadmm.studies.families import (
     SQUARES,
     Family,
@@ -81,7 +92,15 @@ from dpadmm.studies.families import (
     linear_predictor,
     newton_family,
 )
-from dpadmm.studies.study import Block, Study, StudyOptions, Sums, from_triangle, upper_triangle
+from dpadmm.studies.study import (
+    Block,
+    Study,
+    StudyOptions,
+    Sums,
+    from_triangle,
+    plan_study,
+    upper_triangle,
+)
 
 #: The constant of a row whose columns have norm 1 at most.
 CONSTANT: Final = 0.5
@@ -111,6 +130,13 @@ _SINGULAR: Final = 1e-13
 _LEAST_SQUARES: Final = 1.0
 # The scores' second moment over the curvature: beyond, noise alone says so.
 _SHARES_OF_SCORES: Final = (0.1, 10.0)
+# The last step began well: the ratio of the step before, and how much of what the curvature says
+# outcomes scatter by, or what noise moved a typical row's predictor by.
+_TOLD: Final = 1.5
+_AGREEING: Final = 0.8
+_QUIET: Final = 0.15
+# The curvature of a direction, beside the largest: below, its outcomes are all but decided.
+_UNDECIDED: Final = 0.08
 
 
 class InferOptions(StudyOptions):
@@ -227,6 +253,8 @@ class Coefficients:
         The residual variance of a linear regression, else 1.
     settled
         Whether the last step was short, or no longer than its noise.
+    begun
+        Whether the last step began where it must: see *When it works*.
     """
 
     coefficients: Array
@@ -235,18 +263,14 @@ class Coefficients:
     scale: float = 1.0
     robust: Array | None = field(default=None)
     settled: bool = True
+    begun: bool = True
 
     def mapped(self, change: Array) -> Coefficients:
         """Of other coefficients, a linear map of these."""
         robust = None if self.robust is None else change @ self.robust @ change.T
-        return Coefficients(
-            change @ self.coefficients,
-            change @ self.covariance @ change.T,
-            self.ratio,
-            self.scale,
-            robust,
-            self.settled,
-        )
+        covariance = change @ self.covariance @ change.T
+        coefficients = change @ self.coefficients
+        return replace(self, coefficients=coefficients, covariance=covariance, robust=robust)
 
 
 class _Root(NamedTuple):
@@ -296,6 +320,8 @@ class _Path:
     point: Point
     clip: float = math.inf
     estimate: Coefficients | None = None
+    ratio: float = math.inf
+    noisy: float = 0.0
 
 
 def _newton_step(facts: RegressionFacts, path: _Path, heard: _Heard, first: bool) -> _Path:
@@ -316,19 +342,25 @@ def _newton_step(facts: RegressionFacts, path: _Path, heard: _Heard, first: bool
         excess = float(noise * (1 / root.values).sum()) / (curvature * seen)
         beta = _looked_ahead(facts, family, step, moments, seen, excess)
         return _Path(Point(beta, root.whitening(curvature * seen)))
-    moved = float(np.linalg.norm(step)) / math.sqrt(_ROOM * size)
+    # By so much a step, and its noise, change the linear predictor of a typical row.
+    typical = math.sqrt(_ROOM * size)
+    moved = float(np.linalg.norm(step)) / typical
+    noisy = deviation * family.reach * math.sqrt(float(np.sum(root.values**-2.0))) / typical
     step *= min(1.0, _LONGEST_STEP / max(moved, 1e-300))
     beta = point.beta + point.map.T @ step
     share = float(np.clip(squares / root.values.sum(), *_SHARES_OF_SCORES))
-    gradient_noise = deviation * family.reach
-    meat = share * root.whole() + gradient_noise**2 * np.eye(size)
-    covariance = root.sandwich(meat + _step_noise(step, matrix_noise))
-    noisy = gradient_noise * math.sqrt(float(np.sum(root.values**-2.0)))
-    length = float(np.linalg.norm(step))
-    short = _SHORT_STEP * math.sqrt(_ROOM * size)
-    settled = length <= max(short, _NOISY_STEP * noisy)
-    estimate = Coefficients(beta, point.map.T @ covariance @ point.map, root.ratio, settled=settled)
-    return _Path(Point(beta, point.map), estimate=estimate)
+    meat = share * root.whole() + _step_noise(step, matrix_noise)
+    meat += (deviation * family.reach) ** 2 * np.eye(size)
+    begun = path.ratio >= _TOLD and (share >= _AGREEING or path.noisy <= _QUIET)
+    begun = begun and bool(root.values[0] >= _UNDECIDED * root.values[-1])
+    estimate = Coefficients(
+        beta,
+        point.map.T @ root.sandwich(meat) @ point.map,
+        root.ratio,
+        settled=min(moved, _LONGEST_STEP) <= max(_SHORT_STEP, _NOISY_STEP * noisy),
+        begun=begun or not family.scattering,
+    )
+    return _Path(Point(beta, point.map), estimate=estimate, ratio=root.ratio, noisy=noisy)
 
 
 def _looked_ahead(
@@ -395,14 +427,12 @@ def _second_line(facts: RegressionFacts, path: _Path, heard: _Heard) -> _Path:
     scale = freedom * clip**2 * max(float(squares), _LEAST_SQUARES) / float(root.values.sum())
     noise = (clip * deviation) ** 2 * np.eye(size) + _step_noise(part * step, matrix_noise)
 
-    def covariance(meat: Array) -> Array:
-        return point.map.T @ root.sandwich(meat + noise) @ point.map / part**2
-
+    # Noise may leave a direction without scatter; all of it is counted beside.
+    values, vectors = np.linalg.eigh(freedom * second_moment)
+    meat = (vectors * np.maximum(values, 0.0)) @ vectors.T + noise
+    errors = point.map.T @ root.sandwich(meat) @ point.map / part**2
     beta = point.beta + point.map.T @ step
-    found = covariance(scale * root.whole())
-    estimate = Coefficients(
-        beta, found, root.ratio, scale, robust=covariance(freedom * second_moment)
-    )
+    estimate = Coefficients(beta, errors, root.ratio, scale, robust=errors)
     return _Path(Point(beta, point.map), clip, estimate)
 
 
@@ -477,6 +507,14 @@ class Regression(Study):
         r""":math:`q = n\bar\mu/p^{1.5}`, with all the noise that there is in a sum."""
         budget = self.scale / math.sqrt(self.variance)
         return float(self.facts.rows * budget / self.facts.size**1.5)
+
+
+def plan_regression(
+    facts: RegressionFacts, rows: Mapping[str, int], terms: EvaluationTerms
+) -> Plan:
+    """Fix a regression of so many rows of each party, all of those that its facts count."""
+    options = {"family": facts.family, "columns": facts.columns, "periods": facts.periods}
+    return plan_study(Regression, options, rows, terms, rounds=len(facts.courses()))
 
 
 # Of a typical row: the curvature of each family. Of survival it is a person's chance of the event.

@@ -3,27 +3,37 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, final
 
 import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.data.schema import Schema
 from dpadmm.data.study_rows import StudyColumns
-from dpadmm.errors import ParameterError, fail, refuse_repeats, unknown_name
+from dpadmm.errors import ConvergenceError, ParameterError, fail, refuse_repeats, unknown_name
 from dpadmm.plain import Array, Part, as_tuple
-from dpadmm.privacy.statement import PrivacyStatement
 from dpadmm.run.charges import EvaluationTerms
-from dpadmm.run.files import Fault, Owner
+from dpadmm.run.files import Fault
 from dpadmm.run.plan import Plan
-from dpadmm.studies.design import ROOM, Column, Design, Response, middle
-from dpadmm.studies.effects import Effects, check_strength
-from dpadmm.studies.glm import Regression, RegressionFacts, expected_width
-from dpadmm.studies.study import StudyRun, plan_study, smallest_epsilon
-from dpadmm.studies.study_files import StudyConfig, run_files, study_schema, write_study
+from dpadmm.studies.design import Design, Response
+from dpadmm.studies.effects import RULES, Effects, check_strength, effects_of
+from dpadmm.studies.glm import (
+    Coefficients,
+    Regression,
+    RegressionFacts,
+    exact_estimate,
+    expected_width,
+    plan_regression,
+)
+from dpadmm.studies.questions import StudyAnswer, StudyQuestion
+from dpadmm.studies.study import StudyRun
+from dpadmm.studies.study_files import StudyConfig
 
+#: What is said of a regression without privacy.
+SIMULATION_ONLY: Final = "not private: simulation only"
 _ROUNDING: Final = 1e-6
 
 
@@ -43,7 +53,8 @@ class InferSection(Part):
         For survival: the numeric columns of a person's first and last time, and the public edges
         of the periods, or how many of length 1 begin at 0.
     robust
-        For gaussian: errors that allow residuals to vary with the columns.
+        For gaussian: errors that allow residuals to vary with the columns, in the fit without
+        privacy beside a simulation. Those of a private fit always do.
     level
         Of the intervals.
     """
@@ -83,9 +94,14 @@ class InferConfig(StudyConfig):
 
     infer: InferSection = InferSection()
 
+    def question(self, schema: Schema) -> FileRegression:
+        """The regression."""
+        return FileRegression(self.infer, schema)
 
+
+@final
 @dataclass(frozen=True)
-class FileRegression:
+class FileRegression(StudyQuestion):
     """A regression over the columns of a schema; public.
 
     Attributes
@@ -131,28 +147,23 @@ class FileRegression:
         names = asked.columns or tuple(
             name for name in known if name not in apart and name != schema.label.column
         )
-        columns: list[Column] = []
+        numeric = {column.name for column in schema.numeric}
+        bounds, levels = {}, {}
         for name in names:
             if name not in known or name in apart:
                 raise unknown_name("columns", name, [each for each in known if each not in apart])
-            place = self.places.places[name]
-            if any(column.name == name for column in schema.numeric):
-                numeric = self.places.numeric(name)
-                ends = middle(f"bounds of {name}", (numeric.lower, numeric.upper))
-                columns.append(Column(name, place, None, *ends))
-                continue
-            levels = self.places.levels(name)[:-2]
-            if len(levels) < 2:
-                raise ParameterError(f"levels of {name} must be at least two; got {list(levels)}.")
-            columns += [
-                Column(f"{name}[T.{level}]", place, level, 0.5, 0.5) for level in levels[1:]
-            ]
-        if not columns:
+            if name in numeric:
+                column = self.places.numeric(name)
+                bounds[name] = (column.lower, column.upper)
+            else:
+                levels[name] = self.places.levels(name)[:-2]
+        if not names:
             raise ParameterError("columns must be at least one; got none.")
-        scale = ROOM * math.sqrt(len(columns))
-        return Design(
-            tuple(replace(each, unit=each.unit * scale) for each in columns), self.places.width
-        )
+        found = Design.of(names, bounds=bounds, levels=levels).columns
+        places = [self.places.places[names[column.place]] for column in found]
+        columns = (replace(each, place=at) for each, at in zip(found, places, strict=True))
+        # Rows have codes in place of levels.
+        return Design(tuple(columns), self.places.width)
 
     def facts(self, rows: int) -> RegressionFacts:
         """What the regression is about."""
@@ -167,19 +178,59 @@ class FileRegression:
         return {**self.design.public, **self.response.public, "explained": self.explained} | times
 
     def plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
-        """Fix it for so many rows of each party; every refusal happens here."""
-        facts = self.facts(sum(rows.values()))
-        options = {"family": facts.family, "columns": facts.columns, "periods": facts.periods}
-        return plan_study(Regression, options, rows, terms, rounds=len(facts.courses()))
+        """A few rounds."""
+        return plan_regression(self.facts(sum(rows.values())), rows, terms)
 
     def checked_plan(self, rows: Mapping[str, int], terms: EvaluationTerms) -> Plan:
         """The same, refused where it would drown in its noise."""
         planned = self.plan(rows, terms)
-        assert isinstance(planned.algorithm, Regression)
-        check_strength(planned.algorithm)
+        check_strength(_regression(planned))
         return planned
 
-    def read(self, rows: Array) -> tuple[Array, Array]:
+    def answer(self, done: StudyRun) -> Inference:
+        """Coefficients and their intervals; warns where they say little or nothing."""
+        study = _regression(done.planned)
+        estimate, rows = study.estimate(done.sums), study.facts.rows
+        return Inference(self, self._effects(estimate, rows, study.strength), done)
+
+    def _effects(self, estimate: Coefficients, rows: int, strength: float = math.inf) -> Effects:
+        robust = self.asked.robust
+        return effects_of(
+            estimate, self.design, self.response, rows, strength=strength, robust=robust
+        )
+
+    def compared(self, found: StudyAnswer, parties: Sequence[Array]) -> Inference:
+        """With the regression without noise or bounds, of rows that lack nothing."""
+        assert isinstance(found, Inference)
+        prepared = [self.prepared(rows) for rows in parties]
+        whole = [np.isfinite(np.hstack(each)).all(axis=1) for each in prepared]
+        given = [(x[kept], y[kept]) for (x, y), kept in zip(prepared, whole, strict=True)]
+        rows = int(sum(kept.sum() for kept in whole))
+        try:
+            exact = self._effects(exact_estimate(self.facts(rows), given), rows)
+        except (ConvergenceError, ParameterError) as error:
+            return replace(found, without=str(error))
+        return replace(found, without=exact)
+
+    def width(self, planned: Plan) -> float:
+        """Relative to an interval without privacy."""
+        return expected_width(_regression(planned))
+
+    def expected(self, planned: Plan) -> dict[str, Any]:
+        """How wide intervals will be, what is needed for them, and what for."""
+        study = _regression(planned)
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            check_strength(study)
+        return {
+            "strength": study.strength,
+            "needed": RULES[study.facts.family].warned,
+            "expected_width": expected_width(study),
+            "coefficients": [*self.response.constants, *self.design.names],
+            "warnings": [str(each.message) for each in said],
+        }
+
+    def prepared(self, rows: Array) -> tuple[Array, Array]:
         """Prepared columns and responses, from rows of the schema."""
         found = np.empty((len(rows), len(self.design.columns)))
         for place, column in enumerate(self.design.columns):
@@ -194,7 +245,7 @@ class FileRegression:
         return self.design.prepared(found), self.response.response(self._responses(rows))
 
     def faults(self, rows: Array) -> tuple[Fault, ...]:
-        """Responses that contradict themselves, for the owner of the rows alone.
+        """What contradicts itself or tells nothing, for the owner of the rows alone.
 
         Cells that are missing or outside their bounds are counted by their columns.
         """
@@ -218,7 +269,28 @@ class FileRegression:
             }
         else:
             found = {}
-        return tuple(Fault(words, int(np.sum(bad)), len(rows)) for words, bad in found.items())
+        counted = (Fault(words, int(np.sum(bad)), len(rows)) for words, bad in found.items())
+        return (*counted, *self._odd_columns(rows))
+
+    def _odd_columns(self, rows: Array) -> Iterator[Fault]:
+        """Columns of numbers that a regression of this party's rows alone would not bear."""
+        cells, response = self.prepared(rows)
+        whole = np.isfinite(np.hstack([cells, response])).all(axis=1)
+        cells, response = cells[whole], response[whole, 0]
+        varied: dict[str, Array] = {}
+        for column, own in zip(self.design.columns, cells.T, strict=True):
+            if column.level is not None or not len(own):
+                continue
+            name, said = column.name, []
+            if np.ptp(own) == 0:
+                said = [f"have one and the same {name}"]
+            else:
+                twins = (n for n, v in varied.items() if _straight(own, v))
+                said = [f"have a {name} that only repeats {twin}" for twin in twins]
+                varied[name] = own
+                if self.asked.family == "binomial" and _separated(own, response):
+                    said.append(f"have an outcome that {name} alone separates")
+            yield from (Fault(words, len(own), len(rows), contradict=False) for words in said)
 
     def _responses(self, rows: Array) -> Array:
         place, asked = self.places.places, self.asked
@@ -237,8 +309,28 @@ class FileRegression:
         return found
 
 
+def _straight(one: Array, other: Array) -> bool:
+    """Whether two columns are on a straight line."""
+    return bool(abs(np.corrcoef(one, other)[0, 1]) > 1 - _ROUNDING)
+
+
+def _separated(column: Array, outcome: Array) -> bool:
+    """Whether one value parts all rows of one outcome from all of the other."""
+    none, some = column[outcome == 0], column[outcome == 1]
+    if not len(none) or not len(some):
+        return False
+    return bool(none.max() < some.min() or some.max() < none.min())
+
+
+def _regression(planned: Plan) -> Regression:
+    study = planned.algorithm
+    assert isinstance(study, Regression)
+    return study
+
+
+@final
 @dataclass(frozen=True)
-class Inference:
+class Inference(StudyAnswer):
     """What a regression of files found.
 
     Attributes
@@ -247,76 +339,34 @@ class Inference:
         What was asked, and found.
     done
         The study, and what it guarantees.
+    without
+        Of a simulation: the same without privacy, or why there is none.
     """
 
     question: FileRegression = field(repr=False)
     effects: Effects
     done: StudyRun = field(repr=False)
-
-    @classmethod
-    def of(cls, question: FileRegression, done: StudyRun) -> Self:
-        """From what was released; warns where intervals say little or nothing."""
-        study, response, asked = done.study, question.response, question.asked
-        assert isinstance(study, Regression)
-        constants = study.facts.constants
-        change = question.design.change(constants, response.unit)
-        estimate = study.estimate(done.sums).mapped(change)
-        estimate.coefficients[:constants] += response.centre
-        effects = Effects.of(
-            estimate,
-            asked.family,
-            (*response.constants, *question.design.names),
-            constants,
-            study.facts.rows,
-            strength=study.strength,
-            robust=asked.robust,
-            response_unit=response.unit,
-        )
-        return cls(question, effects, done)
-
-    @property
-    def privacy_(self) -> PrivacyStatement:
-        """The guarantee."""
-        return self.done.privacy
+    without: Effects | str | None = None
 
     def record(self) -> dict[str, Any]:
         """The record: what was asked, found and spent."""
-        asked = self.question.asked
+        asked, spans = self.question.asked, self.question.design.spans
+        more = {}
+        if isinstance(self.without, Effects):
+            exact = _found(self.without, asked.level, spans)
+            more["without_privacy"] = {"note": SIMULATION_ONLY, **exact}
+        elif self.without is not None:
+            more["without_privacy"] = {"note": SIMULATION_ONLY, "reason": self.without}
         return self.done.record(
             asked={**asked.model_dump(mode="json"), "response": self.question.explained},
-            found=self.effects.to_dict(asked.level),
+            found=_found(self.effects, asked.level, spans),
+            **more,
         )
 
 
-def infer_files(config: InferConfig, owner: Owner | None = None) -> Inference:
-    """Do the regression of the files of a configuration; write the record."""
-    schema = study_schema(config)
-    question, terms = FileRegression(config.infer, schema), config.study.terms
-    done = run_files(
-        config,
-        schema,
-        lambda rows: question.checked_plan(rows, terms),
-        responses=question.read,
-        faults=question.faults,
-        owner=owner,
-        question=question.public,
-    )
-    found = Inference.of(question, done)
-    write_study(config, found.record())
+def _found(effects: Effects, level: float, spans: Sequence[float]) -> dict[str, Any]:
+    """Effects as plain data, each with the distance of the public bounds of its column."""
+    found = effects.to_dict(level)
+    for each, span in zip(found["coefficients"][effects.constants :], spans, strict=True):
+        each["span"] = span
     return found
-
-
-def epsilon_for_relative_width(
-    question: FileRegression, rows: Mapping[str, int], terms: EvaluationTerms, wanted: float
-) -> float:
-    """The smallest epsilon with which intervals are expected to be as wide as wanted.
-
-    ``wanted`` is relative to an interval without privacy.
-    """
-
-    def width(epsilon: float) -> float:
-        planned = question.plan(rows, replace(terms, epsilon=epsilon))
-        assert isinstance(planned.algorithm, Regression)
-        return expected_width(planned.algorithm)
-
-    return smallest_epsilon(width, wanted)

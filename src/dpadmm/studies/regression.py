@@ -19,14 +19,13 @@ from dpadmm.data.given_rows import even_split, row_owners, rows_of_owners
 from dpadmm.errors import ParameterError, unknown_name
 from dpadmm.plain import Array
 from dpadmm.privacy.events import NON_PRIVATE
-from dpadmm.privacy.figures import pair
 from dpadmm.privacy.statement import Charges, PrivacyStatement, Terms, make_statement
 from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.options import DEFAULT
 from dpadmm.studies.design import Design, Response, column_names, declared_levels
-from dpadmm.studies.effects import TITLES, Effects, Summary, check_strength
-from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate
-from dpadmm.studies.study import StudyRows, plan_study, require_named, run_study, study_noise
+from dpadmm.studies.effects import TITLES, Effects, Summary, check_strength, effects_of
+from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate, plan_regression
+from dpadmm.studies.study import StudyRows, require_named, run_study, study_noise
 
 _NOT_PRIVATE: Final = "none: epsilon is infinite"
 _LEVELS_OF_FRAME: Final = (
@@ -64,8 +63,8 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
     periods : int or sequence of float, optional
         For "survival": how many periods of length 1 begin at 0, or their public edges.
     robust : bool
-        For "gaussian": errors that allow residuals to vary with the columns (HC1). They cost
-        nothing more.
+        For "gaussian": errors that allow residuals to vary with the columns (HC1), without
+        privacy. Those of a private fit always do.
     noise : {"own", "shared"}
         Whose noise there is, as for ``dp-gd``.
     colluders : int, optional
@@ -191,7 +190,6 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
         else:
             owners, members = rows_of_owners(row_owners(parties), len(values))
         told = RegressionFacts(self.family, len(design.columns), facts.count, len(values))
-        named = (*facts.constants, *design.names)
         if facts.exact:
             design = design.fitted_to(values)
             prepared = design.prepared(values)
@@ -206,8 +204,7 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
                 self.epsilon, self.delta, self.rows_per_person, self.noise, self.colluders
             )
             counts = {str(n): len(m) for n, m in zip(owners, members, strict=True)}
-            options = {"family": self.family, "columns": told.columns, "periods": told.periods}
-            planned = plan_study(Regression, options, counts, terms, rounds=len(told.courses()))
+            planned = plan_regression(told, counts, terms)
             study = planned.algorithm
             assert isinstance(study, Regression)
             strength = check_strength(study)
@@ -226,19 +223,10 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
                 not_covered=self._not_covered(X),
             )
             estimate, privacy = study.estimate(done.sums), done.privacy
-        in_units = estimate.mapped(design.change(told.constants, facts.unit))
-        in_units.coefficients[: told.constants] += facts.centre
         self.design_ = design
         self.privacy_ = privacy
-        self.effects_ = Effects.of(
-            in_units,
-            self.family,
-            named,
-            told.constants,
-            len(values),
-            strength=strength,
-            robust=bool(self.robust),
-            response_unit=facts.unit,
+        self.effects_ = effects_of(
+            estimate, design, facts, len(values), strength=strength, robust=bool(self.robust)
         )
         return self
 
@@ -310,43 +298,38 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
     @property
     def _effects(self) -> Effects:
         check_is_fitted(self, "effects_")
-        return self.effects_
+        found: Effects = self.effects_
+        return found
 
     @property
     def effect_names_(self) -> tuple[str, ...]:
         """What ``coef_`` belong to."""
-        effects: Effects = self.effects_
-        return effects.names[effects.constants :]
+        return self._effects.names[self._effects.constants :]
 
     @property
     def coef_(self) -> Array:
         """Coefficients in the user's units."""
-        effects: Effects = self.effects_
-        return effects.coefficients[effects.constants :]
+        return self._effects.coefficients[self._effects.constants :]
 
     @property
     def intercept_(self) -> float | Array:
         """The constant, or that of each period."""
-        effects: Effects = self.effects_
-        constants = effects.coefficients[: effects.constants]
+        constants = self._effects.coefficients[: self._effects.constants]
         return constants if self.family == "survival" else float(constants[0])
 
     @property
     def standard_errors_(self) -> Array:
         """Of ``coef_``."""
-        effects: Effects = self.effects_
-        return effects.errors[effects.constants :]
+        return self._effects.errors[self._effects.constants :]
 
     @property
     def pvalues_(self) -> Array:
         """Of ``coef_``."""
-        effects: Effects = self.effects_
-        return effects.pvalues[effects.constants :]
+        return self._effects.pvalues[self._effects.constants :]
 
     def conf_int(self, level: float = 0.95) -> Array:
         """Intervals of ``coef_``, ``(features, 2)``."""
-        effects = self._effects
-        return effects.intervals(level)[effects.constants :]
+        return self._effects.intervals(level)[self._effects.constants :]
 
     def ratios(self, level: float = 0.95) -> Array:
         """Odds, rate or hazard ratios: ``exp`` of each coefficient and its interval, (features, 3).
@@ -361,15 +344,13 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
 
     def summary(self, level: float = 0.95) -> Summary:
         """The table that people know from statsmodels."""
-        privacy = "none" if not self._effects else self._spent()
-        return self._effects.summary(level=level, privacy=privacy)
-
-    def _spent(self) -> str:
-        statement: PrivacyStatement = self.privacy_
-        if not statement.private:
-            return "none (epsilon is infinite)"
-        words = f"{pair(statement.epsilon, statement.delta)}, noise in the errors"
-        return f"simulated {words}" if statement.simulated else words
+        effects, statement = self._effects, self.privacy_
+        words = "none (epsilon is infinite)"
+        if statement.private:
+            words = "noise is in the errors; privacy_ says what is guaranteed"
+        if statement.simulated:
+            words = "a simulation, which protects nobody; noise is in the errors"
+        return effects.summary(level=level, privacy=words)
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The expected response: a mean, a chance or a rate.

@@ -383,8 +383,6 @@ class StudyRun:
     ----------
     planned, outcome
         The study, and what came of its rounds.
-    sums
-        What was released: the state that :meth:`Study.block` reads.
     privacy
         The guarantee.
     run_id
@@ -395,7 +393,6 @@ class StudyRun:
 
     planned: Plan
     outcome: Outcome = field(repr=False)
-    sums: Sums = field(repr=False)
     privacy: PrivacyStatement
     run_id: str
     schema_sha256: str | None = None
@@ -406,6 +403,13 @@ class StudyRun:
         study = self.planned.algorithm
         assert isinstance(study, Study)
         return study
+
+    @property
+    def sums(self) -> Sums:
+        """What was released: the state that :meth:`Study.block` reads."""
+        sums = self.outcome.state
+        assert isinstance(sums, Sums)
+        return sums
 
     def block(self, name: str, t: int = 0) -> tuple[Array, float]:
         """Released sums over all rows, and the variance of the noise in each of them."""
@@ -523,13 +527,6 @@ def run_study(
     run_id = about.run_id or study_id(planned, about.preparation)
     study = planned.algorithm
     assert isinstance(study, Study)
-    sums = np.zeros((planned.rounds, planned.site.features))
-
-    def keep(done: int, heard: Array) -> None:
-        sums[done - 1] = heard[0, 0, 0]
-        if on_round is not None:
-            on_round(done, heard)
-
     opened = charged(
         planned,
         about.ledgers,
@@ -548,7 +545,7 @@ def run_study(
             first, stop = about.split.train(len(rows)) or (0, len(rows))
             parties.append((rows[first:stop], responses[first:stop]))
         shard = Shard.of_values(parties)
-        outcome = train(planned, shard, noise=noise, ledgers=ledgers, on_round=keep)
+        outcome = train(planned, shard, noise=noise, ledgers=ledgers, on_round=on_round)
     statement = state_privacy(
         planned,
         outcome.events,
@@ -556,8 +553,7 @@ def run_study(
         also_not_covered=(*((ORDER_NOT_COVERED,) if about.split.holdout else ()), *not_covered),
         details=details,
     )
-    done = Sums(sums, np.array([float(planned.rounds)]))
-    return StudyRun(planned, outcome, done, statement, run_id, about.schema_sha256)
+    return StudyRun(planned, outcome, statement, run_id, about.schema_sha256)
 
 
 def planned_privacy(

@@ -7,13 +7,11 @@ each kind of study asks. Everything that can be refused is refused before a row 
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self, TypeVar
 
-import numpy as np
 from pydantic import BeforeValidator, Field, model_validator
 
 from dpadmm.data.schema import Schema, load_schema
@@ -21,7 +19,7 @@ from dpadmm.data.study_rows import read_study_rows, study_rows_by_party
 from dpadmm.durable import check_writable, written_whole
 from dpadmm.errors import DataError, ParameterError, fail, refuse_repeats
 from dpadmm.plain import Array, Name, Part, as_tuple
-from dpadmm.run.charges import EvaluationTerms, ledger_accounts
+from dpadmm.run.charges import EvaluationTerms
 from dpadmm.run.config import (
     BudgetSetting,
     DataSection,
@@ -42,9 +40,9 @@ from dpadmm.run.files import (
     party_schema,
     reading_word,
 )
-from dpadmm.run.options import DEFAULT, PrivacyWarning, Split
-from dpadmm.run.plan import Plan
-from dpadmm.studies.study import StudyRows, StudyRun, run_study, study_noise
+from dpadmm.run.options import DEFAULT, Split
+from dpadmm.studies.questions import StudyAnswer, StudyQuestion, ask_rows, check_counts
+from dpadmm.studies.study import StudyRows, study_noise
 
 
 class StudySection(Part):
@@ -150,6 +148,13 @@ class StudyConfig(Part):
         )
         return self
 
+    def question(self, schema: Schema) -> StudyQuestion:
+        """What is asked, of rows under a schema; refuses what has no public bounds or levels."""
+        raise NotImplementedError
+
+    def write_more(self, found: StudyAnswer) -> None:
+        """Write what the study makes beside its record."""
+
     @property
     def preflight_file(self) -> Path:
         """Where the pre-flight says what looks wrong. As private as the rows."""
@@ -177,77 +182,50 @@ def rows_to_plan(config: StudyConfig) -> dict[str, int]:
     return {name: Split(config.study.holdout).train_rows(count) for name, count in counts.items()}
 
 
-def run_files(
-    config: StudyConfig,
-    schema: Schema,
-    plan: Callable[[Mapping[str, int]], Plan],
-    *,
-    responses: Callable[[Array], tuple[Array, Array]] | None = None,
-    faults: Callable[[Array], Sequence[Fault]] = lambda rows: (),
-    owner: Owner | None = None,
-    details: Callable[[Plan], tuple[tuple[str, str], ...]] = lambda planned: (),
-    question: Mapping[str, Any] | None = None,
-) -> StudyRun:
-    """Do a study of the files of a configuration, charged to their ledgers.
+def answer_files(config: StudyConfig, owner: Owner | None = None) -> StudyAnswer:
+    """Do a study of the files of a configuration, charged to their ledgers; write the record.
 
     Parameters
     ----------
-    config, schema
-        What is told, and the schema of :func:`study_schema`.
-    plan
-        From how many rows of each party are read to the study, or a refusal.
-    responses
-        From rows as :class:`~dpadmm.data.study_rows.StudyColumns` has them to what the study adds
-        up and what belongs to it; without it to the same rows and nothing.
-    faults
-        What contradicts itself in some of these rows, for their owner's pre-flight.
+    config
+        What is told.
     owner
         Who sits at a terminal, and alone is told what looks wrong with the rows.
-    details
-        What its statement says beside the guarantee.
-    question
-        As in :class:`~dpadmm.studies.study.StudyRows`.
     """
+    schema, told = study_schema(config), config.study
+    question = config.question(schema)
     _check_places(config)
     check_files(config, schema)
-    accounts = ledger_accounts(config.ledgers)
-    names = [party.name for party in config.party] or sorted(accounts)
-    counts = {name: accounts[name].dataset.rows for name in names if name in accounts}
-    about = StudyRows(
-        config.ledgers,
-        config.study.run_id,
-        schema,
-        Split(config.study.holdout),
-        {**(question or {}), "reading": reading_word(config, schema)},
-    )
-    parties: dict[str, Array] = {}
+    split = Split(told.holdout)
+    means = {**question.public, "reading": reading_word(config, schema)}
+    about = StudyRows(config.ledgers, told.run_id, schema, split, means)
+
+    def read() -> dict[str, Array]:
+        return read_parties_rows(config, schema)
 
     def look() -> None:
-        place, found = config.preflight_file, partial(contradictions, config, schema, faults)
+        place, found = (
+            config.preflight_file,
+            partial(contradictions, config, schema, question.faults),
+        )
         look_first(config, schema, place, owner, found)
 
-    if config.ledgers:
-        if len(counts) < len(names):
-            missing = next(name for name in names if name not in counts)
-            raise ParameterError(f"[ledgers] must name every party's ledger; {missing!r} has none.")
-    else:
-        # Wishes are fine whatever the rows; how many there are says their files.
-        _check_plan(plan)
-        look()
-        parties = read_parties_rows(config, schema)
-        counts = {name: len(rows) for name, rows in parties.items()}
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore" if config.ledgers else "default", PrivacyWarning)
-        planned = plan(about.counts(counts))
-
-    def read() -> list[tuple[Array, Array]]:
-        found = parties or read_parties_rows(config, schema)
-        check_counts(found, counts)
-        split = responses or (lambda rows: (rows, np.zeros((len(rows), 1))))
-        return [split(found[name]) for name in planned.site.names]
-
-    noise = study_noise(config.study.simulation_key)
-    return run_study(planned, read, noise=noise, about=about, before=look, details=details(planned))
+    done = ask_rows(
+        question,
+        told.terms,
+        read,
+        about,
+        parties=[party.name for party in config.party],
+        noise=study_noise(told.simulation_key),
+        before=look,
+    )
+    found = question.answer(done)
+    if done.privacy.simulated and not config.ledgers:
+        parts = ((split.train(len(rows)) or (0, len(rows)), rows) for rows in read().values())
+        found = question.compared(found, [rows[slice(*part)] for part, rows in parts])
+    write_study(config, found.record())
+    config.write_more(found)
+    return found
 
 
 def contradictions(
@@ -255,16 +233,6 @@ def contradictions(
 ) -> dict[str, Sequence[Fault]]:
     """The faults in the rows of each party, though a file of all is counted as one."""
     return {name: faults(rows) for name, rows in read_parties_rows(config, schema).items()}
-
-
-# So many that nothing is refused for too few.
-_MANY_ROWS = 2**20
-
-
-def _check_plan(plan: Callable[[Mapping[str, int]], Plan]) -> None:
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        plan({str(party): _MANY_ROWS for party in range(5)})
 
 
 def read_parties_rows(config: StudyConfig, schema: Schema) -> dict[str, Array]:
@@ -284,16 +252,6 @@ def read_parties_rows(config: StudyConfig, schema: Schema) -> dict[str, Array]:
     if not found:
         raise DataError(f"{config.data.file} must have at least one row; got none")
     return found
-
-
-def check_counts(found: Mapping[str, Array], declared: Mapping[str, int]) -> None:
-    """Refuse rows of a party that are not as many as are declared, a public number."""
-    for name, count in declared.items():
-        if name not in found or len(found[name]) != count:
-            raise DataError(
-                f"party {name!r} must have the rows that it or its ledger declares, {count}; its "
-                f"file has {len(found.get(name, ()))}: correct one"
-            )
 
 
 def _check_places(config: StudyConfig) -> None:

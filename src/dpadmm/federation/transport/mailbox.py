@@ -376,7 +376,7 @@ class Mailbox:
                 gone = self._session.claims.absent(name) if draws else 0.0
                 left = 0.0 if timeout is None else timeout - (min(waited, gone) if gone else waited)
                 if timeout is not None and left < 0:
-                    raise NeighbourLost(name, lost_round, timeout)
+                    raise NeighbourLost(name, lost_round, timeout, self._lost_by(name))
                 if waited > report:
                     self._waiting(name, waited)
                     report += self._patience.report
