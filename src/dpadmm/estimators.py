@@ -325,7 +325,7 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         session.conclude(
             outcome, judged, classes=labels, parties=names, **self._preparation.scale
         ).give_to(self)
-        self._planned = planned
+        self._trained = planned, outcome.course
         return self
 
     def _wish(self) -> Wish:
@@ -403,16 +403,17 @@ class ADMMClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     @property
     def coef_noise_(self) -> Array | None:
-        """The standard error that noise gives each of ``coef_``, from rounds that learn nothing.
+        """The standard error that noise gives each of ``coef_``.
 
-        It is worked out when it is asked for, from public facts. None where it is not known: after
-        loading, and for algorithms that draw batches of rows or change labels.
+        It is worked out when it is asked for, from public facts and what was released. None where
+        it is not known: after loading, and for algorithms that draw batches of rows or change
+        labels.
         """
         from dpadmm.run.session import noise_error
 
         check_is_fitted(self)
-        planned = getattr(self, "_planned", None)
-        error = None if planned is None else noise_error(planned, self.output)
+        planned, course = getattr(self, "_trained", (None, None))
+        error = None if planned is None else noise_error(planned, self.output, course=course)
         return None if error is None else np.full_like(self.coef_, error / float(self.data_norm))
 
     @property

@@ -8,6 +8,9 @@ import pytest
 from tests.helpers.study_files import LABEL, WARD, numeric, result_of, spent, write_study
 
 from dpadmm.data.schema import load_schema
+from dpadmm.ledger.base import ChargedData
+from dpadmm.ledger.filters import Policy
+from dpadmm.ledger.sqlite import SQLiteLedger
 
 ROWS = {"north": 900, "south": 700, "west": 600}
 SCHEMA = LABEL + numeric("age", 0, 1e6) + WARD
@@ -140,6 +143,40 @@ def test_bounds_go_into_a_schema_that_says_so(study, dpadmm, tmp_path):
     assert schema.measured[0].epsilon == pytest.approx(1.0)
     # With noise that can be drawn again they are exact to whoever does.
     assert "(a simulation, whose noise protects nobody)" in schema.measured[0].study
+
+
+def test_bounds_lead_to_a_training_with_the_same_ledgers(study, dpadmm, tmp_path):
+    """Ledgers that know the schema's hash take the schema whose bounds alone a study narrowed."""
+    pytest.importorskip("opendp")
+    wide = load_schema(tmp_path / "schema.toml").sha256
+    for name, count in ROWS.items():
+        about = ChargedData("rows", name, count, wide)
+        SQLiteLedger.create(tmp_path / f"{name}.ledger", about, Policy(3.0, 1e-5)).close()
+    config = study(wishes=BOUNDS, result="schema = 'narrow.toml'", ledgers=3.0)
+    done = dpadmm("describe", config)
+    assert done.exit_code == 0, done.output
+    assert "Next step" in done.stdout
+    narrow = load_schema(tmp_path / "narrow.toml")
+    assert narrow.sha256 != wide
+    assert narrow.hashes == (narrow.sha256, wide)
+    tables = config.read_text().partition("[data]")[2].partition("[[wish]]")[0]
+    run = "[run]\nalgorithm = 'dp-gd'\nrounds = 12\nepsilon = 1.0\ndelta = 1e-6\n[data]"
+    run += tables.replace("record = 'found.json'", "model = 'my.model'")
+    run = run.replace("schema = 'narrow.toml'\n", "").replace("schema.toml", "narrow.toml")
+    (tmp_path / "run.toml").write_text(run)
+    text, before = (tmp_path / "narrow.toml").read_text(), spent(tmp_path)
+    # What differs in more than bounds and scale is refused still, whatever it says of itself.
+    for old, new in (('    "b",', '    "c",'), ("missing = true", "missing = false")):
+        assert old in text
+        (tmp_path / "narrow.toml").write_text(text.replace(old, new, 1))
+        done = dpadmm("train", tmp_path / "run.toml")
+        assert done.exit_code == 2
+        assert "must be about rows of this schema" in " ".join(done.output.split())
+    assert spent(tmp_path) == before
+    (tmp_path / "narrow.toml").write_text(text)
+    done = dpadmm("train", tmp_path / "run.toml")
+    assert done.exit_code == 0, done.output
+    assert spent(tmp_path) > before
 
 
 def test_a_plan_reads_and_spends_nothing(study, dpadmm, tmp_path):

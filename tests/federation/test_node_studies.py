@@ -2,6 +2,7 @@
 
 import re
 import tomllib
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ pytest.importorskip("zenoh", reason="the extra 'federation' is not installed")
 from tests.helpers.federation_net import REGRESSION, BadNeighbour, StudyFederation
 from tests.helpers.kits import Members
 
-from dpadmm.errors import ParameterError, PreflightStop
+from dpadmm.data.schema import Schema, load_schema
+from dpadmm.errors import LedgerError, ParameterError, PreflightStop
 from dpadmm.federation.config import AgreedRun, load_node_config
 from dpadmm.federation.joining import current_kit
 from dpadmm.federation.kit import readme
@@ -21,7 +23,7 @@ from dpadmm.federation.node_study import study_shard
 from dpadmm.federation.runtime import prepare_node
 from dpadmm.ledger.sqlite import SQLiteLedger
 from dpadmm.privacy.noise import secure_noise
-from dpadmm.run.charges import open_runs
+from dpadmm.run.charges import check_owner, open_runs
 from dpadmm.run.config import validated
 from dpadmm.run.plan import announced
 from dpadmm.solvers.workspace import Workspace
@@ -314,6 +316,27 @@ def test_one_name_in_a_ledger_is_never_two_questions(make_study, old, new):
     _, found = at_north(old, new)
     assert not found.ok
     assert "must continue with the parameters it began with" in found.words
+
+
+def test_bounds_lead_to_a_training_between_nodes_with_the_same_ledgers(make_study):
+    federation = make_study("describe", topology="complete", tls=False)
+    federation.tables = '[[wish]]\nkind = "bounds"\ncolumns = ["age"]\n'
+    for name in federation.nodes:
+        federation.write(name)
+        federation.start(name)
+    federation.finish()
+    wide = federation.schema
+    narrow = load_schema(federation.folder / "north.record.schema.toml")
+    assert narrow.hashes == (narrow.sha256, wide.sha256)
+    assert load_schema(federation.folder / "west.record.schema.toml").sha256 == narrow.sha256
+    with SQLiteLedger(federation.folder / "north.ledger") as ledger:
+        known = replace(ledger.dataset, schema_hash=wide.sha256)
+        place = federation.folder / "known.ledger"
+        SQLiteLedger.create(place, known, ledger.policy).close()
+    with SQLiteLedger(place) as ledger:
+        check_owner("north", ledger, narrow)
+        with pytest.raises(LedgerError, match="must be about rows of this schema"):
+            check_owner("north", ledger, Schema.from_dict(narrow.model_dump() | {"constant": 2.0}))
 
 
 def test_the_pre_flight_of_a_node_knows_what_a_regression_asks(make_study):

@@ -371,18 +371,30 @@ def test_one_name_is_one_question_and_its_rows(tmp_path):
     place = tmp_path / "p.ledger"
     SQLiteLedger.create(place, ChargedData("rows", "p", 4000), Policy(9.0, 1e-3)).close()
 
-    def ask(upper, rows=frame, name="p", run_id="one"):
+    def ask(upper, rows=frame, name="p", run_id="one", resume=True):
         label = {"column": "y", "classes": ["0", "1"]}
         column = {"name": "a", "kind": "numeric", "lower": -upper, "upper": upper}
         schema = Schema.from_dict({"label": label, "columns": [column]})
         wishes = [{"kind": "sd", "columns": ["a"]}]
-        told = {"schema": schema, "epsilon": 1.0, "ledgers": {"p": place}, "run_id": run_id}
+        told = {
+            "schema": schema,
+            "epsilon": 1.0,
+            "ledgers": {"p": place},
+            "run_id": run_id,
+            "resume": resume,
+        }
         return dpadmm.describe({name: rows}, wishes, **told).figures
 
     first = ask(1.0)
     with pytest.raises(LedgerError, match="they differ"):
         ask(2.0)
     assert ask(1.0) == first
+    # Another frame with as many rows would silently get the figures of the first.
+    other = frame.assign(a=0.0)
+    with pytest.raises(ParameterError, match="run_id must be one of a new run; got 'one'"):
+        ask(1.0, other, resume=False)
+    with pytest.raises(ParameterError, match="run_id must be given in a study charged to ledgers"):
+        ask(1.0, other, run_id=None)
     with SQLiteLedger(place) as ledger:
         once = ledger.verify().spent_epsilon
     with pytest.raises(DataError, match="declares, 4000"):

@@ -55,6 +55,22 @@ everything sent is seen. ``noise="shared"``: only the sum is seen, and each part
 :math:`\sigma=\max_i\Delta_i/\mu_{i,t}` against the server and :math:`\tau` = ``colluders``
 parties together. With T rounds :math:`\mu_{i,t} = \mu_i/\sqrt T`, less what centring takes.
 
+**Error bars.** Rows pull weights back, and can take out all but a twentieth of the noise in them,
+the more so where rows are centred. How much is read off what the run released
+(:meth:`DPGD.noise_error`); nothing is charged. With a curvature h of the objective,
+:math:`G_t = h z_t + \xi_t`, the model is linear in the noise,
+
+.. math::
+    z_t = \sum_{m<t} r_{t-m}(h)\,\xi_m,\qquad
+    \hat q = \frac{\sum_t \tilde z_t\cdot\tilde G_t}{\sum_t \tilde z_t\cdot\tilde z_t}.
+
+:math:`\hat q` regresses gradients on the models they were taken at, in the last half of the rounds
+(~: less its mean). It is not h, since a model remembers the noise before it; the h that is taken is
+that whose noise alone has the released :math:`\hat q`, as a quotient of expectations. Curvatures of
+one problem differ: they are taken to be spread evenly, in logarithms, over a
+factor of ten around h. A model that still moves to where it
+settles looks like rows that pull little: then the figure is too large, at most that without rows.
+
 The step is a public rule: as long as is stable, or such that noise alone does not carry z further
 than about 10,
 
@@ -119,6 +135,13 @@ _FEWEST_ROUNDS: Final = 10
 _FEWEST_FEATURES: Final = 4
 # The part of the longest stable step that is taken.
 _STABLE: Final = 0.95
+# The largest curvature of a problem over its smallest, and how many between stand for all.
+_SPREAD: Final = 10.0
+_BETWEEN: Final = 7
+# Curvatures that are tried, from nothing to the largest.
+_TRIED: Final = 60
+# Fewer models of a course do not tell how rows pull weights back.
+_FEWEST_MODELS: Final = 12
 # Messages within their bound lead no further in a thousand rounds.
 _LARGEST: Final = 1e11
 
@@ -334,6 +357,56 @@ class DPGD(SummedGaussian):
         """The model of every party: z in the columns as they were."""
         return mapped_back(state.model, state.shift) if self.centres else state.model
 
+    def noise_error(
+        self, site: Site, rounds: int, course: Array | None, count: int
+    ) -> float | None:
+        """The standard error that noise gives each weight of a mean of the last models.
+
+        Without enough of a course the rows are taken to pull nothing back; None where they are
+        centred.
+
+        Parameters
+        ----------
+        site, rounds
+            Of the run.
+        course
+            The models of its last half, ``(models, runs, outputs, features)``, with the two before.
+        count
+            Of how many models it is the mean.
+        """
+        beta, step, moving = self.momentum, self.step, rounds - self.centres
+        pull = site.regularization / site.parties
+        if course is None or len(course) < _FEWEST_MODELS:
+            sums, _ = _in_window(_answers(np.array([pull]), beta, step, moving), moving - count)
+            alone = self.mean_noise * math.sqrt(float((sums**2).sum())) / count
+            return None if self.centres else alone
+        velocity = (course[:-1] - course[1:]) / step
+        models = course[1:-1] - course[1:-1].mean(axis=0)
+        gradients = velocity[1:] - beta * velocity[:-1]
+        gradients = gradients - gradients.mean(axis=0)
+        # Where rows are centred, the weight of the constant has noise of its own size.
+        alike = slice(None, -1 if self.centres else None)
+        square = float((models[..., alike] ** 2).sum())
+        slope = float((models * gradients)[..., alike].sum()) / square if square else 0.0
+        left = np.mean((gradients - slope * models) ** 2, axis=(0, 1, 2))
+        larger = float(left.mean() / left[alike].mean()) if square else 1.0
+        most = site.loss.curvature_bound + pull
+        tried = np.concatenate([[0.0], np.geomspace(1e-5 * most, most, _TRIED)])
+        around = np.geomspace(_SPREAD**-0.5, _SPREAD**0.5, _BETWEEN)
+        curvature = np.minimum(tried[:, None] * around, most)
+        answers = _answers(curvature, beta, step, moving)
+        sums, _ = _in_window(answers, moving - count)
+        variance = (sums**2).sum(axis=0).mean(axis=1) / count**2
+        before = np.concatenate([np.zeros_like(answers[:1]), answers[:-1]])
+        first = moving - len(models)
+        sums, squares = _in_window(before, first)
+        spread = (squares - sums**2 / len(models)).sum(axis=0)
+        # A model has none of the noise of its own gradient, but its mean over time has.
+        common = curvature * spread - sums[first:].sum(axis=0) / len(models)
+        expected = np.maximum.accumulate(common.mean(axis=1) / spread.mean(axis=1))
+        found = np.interp(slope, expected, variance)
+        return self.mean_noise * math.sqrt(found * larger)
+
     def statement_details(self, site: Site, deltas: Array) -> tuple[tuple[str, str], ...]:
         """What of the budget centres the rows."""
         if not self.centres:
@@ -343,6 +416,29 @@ class DPGD(SummedGaussian):
             "their mean, and the others train on rows around it"
         )
         return (("Centring", words),)
+
+
+def _answers(curvature: Array, beta: float, step: float, rounds: int) -> Array:
+    """``r``: the models after so many rounds, of noise of size one in the first."""
+    found = np.zeros((rounds, *curvature.shape))
+    model, velocity = np.zeros(curvature.shape), np.ones(curvature.shape)
+    for t in range(rounds):
+        model = model - step * velocity
+        found[t] = model
+        velocity = beta * velocity + curvature * model
+    return found
+
+
+def _in_window(answers: Array, first: int) -> tuple[Array, Array]:
+    """Sums over the rounds from ``first`` of what each round's noise does, and of its square."""
+    last = np.arange(len(answers), 0, -1)
+    begin = np.maximum(first - np.arange(len(answers)), 0)
+
+    def added(values: Array) -> Array:
+        total = np.concatenate([np.zeros_like(values[:1]), values.cumsum(axis=0)])
+        return np.asarray(total[last] - total[begin])
+
+    return added(answers), added(answers**2)
 
 
 def _check_size(state: DPGDState) -> None:

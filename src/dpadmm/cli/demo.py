@@ -63,7 +63,6 @@ from dpadmm.report.run import run_report
 from dpadmm.report.sections import course
 from dpadmm.run.model import load_model
 from dpadmm.run.result import Learnt, RecordedRun
-from dpadmm.run.session import noise_error
 
 if TYPE_CHECKING:
     from dpadmm.federation.local import LocalNode
@@ -310,7 +309,7 @@ def _record(data: DemoData, shown: Together, command: str) -> RecordedRun:
             classes,
             data.schema,
             shown.classifier.coef,
-            noise_error(shown.planned),
+            shown.noise_error,
         ),
     )
 

@@ -24,7 +24,7 @@ from dpadmm.problem.rows import label_signs
 from dpadmm.run.classifier import Classifier
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import Plan, plan, settled
-from dpadmm.run.session import lay_out, state_privacy, train
+from dpadmm.run.session import lay_out, noise_error, state_privacy, train
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -245,13 +245,17 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Together:
-    """All parties at one budget: accuracy of each run, the course of all, and the first run."""
+    """All parties at one budget: accuracy of each run, the course of all, and the first run.
+
+    ``noise_error`` is what noise does to each of its weights.
+    """
 
     accuracy: Array
     course: Mapping[str, list[float]]
     parameters: TrainingParameters
     planned: Plan
     classifier: Classifier
+    noise_error: float | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -413,4 +417,5 @@ def together(data: DemoData, parameters: TrainingParameters, seed: int) -> Toget
         parameters,
         planned,
         classifier,
+        noise_error(planned, course=outcome.course),
     )

@@ -171,6 +171,12 @@ def _tell_study(run: NodeStudy, options: NodeOptions) -> None:
     for kind, place in places.items():
         if place is not None:
             typer.echo(f"{kind.capitalize()}: {place}")
+    if run.schema_file is not None:
+        say(
+            f"agree on a training with the schema {run.schema_file}, the same at all nodes; the "
+            "ledgers stay the same",
+            "Next step",
+        )
 
 
 def _check_options(options: NodeOptions) -> None:

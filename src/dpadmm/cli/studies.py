@@ -137,6 +137,15 @@ def _answer(kind: str, config: StudyConfig, options: StudyCommand) -> None:
     show_answer(found)
     show_statement(found.privacy_, verbose=options.verbose)
     say(f"Written: {config.result.record}" + (f", {place}" if place else ""))
+    if getattr(found, "proposed", ()):
+        narrow = config.result.schema_file
+        say(
+            'schema = "narrow.toml" under [result], and this command again: with ledgers it costs '
+            "nothing"
+            if narrow is None
+            else f"dpadmm train run.toml, with schema = {str(narrow)!r} and the same ledgers",
+            "Next step",
+        )
 
 
 def _plan(kind: str, config: StudyConfig, options: StudyCommand) -> None:

@@ -274,10 +274,21 @@ _WRITTEN_IF_GIVEN: Final = (
 )
 
 
+class FormerBounds(Part):
+    """Bounds and scale of a numeric column before a look at private rows proposed others."""
+
+    name: Name
+    lower: Finite
+    upper: Finite
+    fill: Finite | None = None
+    transform: Literal["log1p"] | None = None
+
+
 class Measured(Part):
     """Columns whose bounds a charged look at private rows proposed, and at which cost."""
 
     columns: Names
+    before: Annotated[tuple[FormerBounds, ...], BeforeValidator(as_tuple)] = ()
     epsilon: Annotated[float, Field(ge=0)]
     delta: Annotated[float, Field(ge=0)]
     study: Name
@@ -526,6 +537,26 @@ class Schema(Part):
         if self.polynomial is not None:
             content["polynomial"] = {"degree": self.polynomial.degree}
         return hashlib.sha256(canonical_json(content).encode("ascii")).hexdigest()
+
+    @cached_property
+    def hashes(self) -> tuple[str, ...]:
+        """Its hash, and those of the schemas whose bounds, and no more, studies narrowed to its.
+
+        Each is computed from the bounds that ``[[measured]]`` says a column had, never taken on
+        its word: rows of the one are rows of the other.
+        """
+        if not self.measured or not self.measured[-1].before:
+            return (self.sha256,)
+        *earlier, last = self.measured
+        former = {each.name: each.model_dump() for each in last.before}
+        columns = tuple(
+            NumericColumn.model_validate(column.model_dump() | former.get(column.name, {}))
+            if isinstance(column, NumericColumn)
+            else column
+            for column in self.columns
+        )
+        content = {"columns": columns, "measured": tuple(earlier)}
+        return (self.sha256, *Schema.from_dict(self.model_dump() | content).hashes)
 
     @property
     def reading(self) -> dict[str, Any]:

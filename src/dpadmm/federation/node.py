@@ -378,7 +378,7 @@ def _check_charges(setup: NodeSetup, ledger: SQLiteLedger, account: Account) -> 
     agreed = setup.agreed
     view = View.whole(agreed, setup.planned, setup.schema)
     own = setup.planned.of_party(agreed.names.index(setup.name))
-    check_owner(setup.name, ledger, setup.schema.sha256)
+    check_owner(setup.name, ledger, setup.schema)
     check_runs(
         own,
         [ledger],

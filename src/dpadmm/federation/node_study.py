@@ -17,6 +17,7 @@ from dpadmm.report.document import Report
 from dpadmm.report.studies import REPORTS
 from dpadmm.run.files import file_schema, party_schema
 from dpadmm.run.result import ledger_facts
+from dpadmm.studies.describe_files import Description
 from dpadmm.studies.questions import StudyAnswer
 from dpadmm.studies.study import StudyRun
 
@@ -60,6 +61,15 @@ class NodeStudy:
         """What was found."""
         assert self.setup.question is not None
         return self.setup.question.answer(self.done)
+
+    @property
+    def schema_file(self) -> Path | None:
+        """Where a schema with proposed bounds goes: beside the record."""
+        proposed = self.answer.proposed if isinstance(self.answer, Description) else ()
+        if all(each.lower is None for each in proposed):
+            return None
+        record = self.setup.study_config().result.record
+        return record.with_name(f"{record.name}.schema.toml")
 
     def record(self) -> dict[str, Any]:
         """The record: what was asked, found and spent, and how it went."""

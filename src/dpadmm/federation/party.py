@@ -601,9 +601,8 @@ def _noise_error(part: _Part, output: str) -> float | None:
         return None
     names = planned.site.names
     # Where all parties share one model, nobody is heard by name.
-    return noise_error(
-        planned, output, [names.index(each) for each in hearing.names if each in names]
-    )
+    numbers = [names.index(each) for each in hearing.names if each in names]
+    return noise_error(planned, output, numbers, part.outcome.course)
 
 
 def _charged(ledger: SQLiteLedger, agreed: AgreedRun) -> tuple[Event, ...]:

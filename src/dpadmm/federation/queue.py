@@ -81,7 +81,8 @@ class ServicePolicy(Part):
     parties
         Who may take part beside this node; anybody unless given.
     schemas
-        The sha256 of schemas that are allowed beside that of ``node.toml``.
+        The sha256 of schemas that are allowed beside that of ``node.toml``; and so are schemas
+        whose bounds a study narrowed from theirs.
     rehearsals
         Whether runs may be rehearsed.
     """
@@ -124,7 +125,7 @@ class ServicePolicy(Part):
         strangers = set(agreed.nodes) - {name, *known}
         if strangers:
             yield "the parties", ", ".join(sorted(strangers)), ", ".join(known) or "none"
-        if setup.schema.sha256 not in (own_schema, *self.schemas):
+        if not {own_schema, *self.schemas}.intersection(setup.schema.hashes):
             yield "the schema", setup.schema.sha256, ", ".join((own_schema, *self.schemas))
 
     def narrowed(self, policy: NodePolicy) -> NodePolicy:

@@ -18,6 +18,7 @@ from dpadmm.run.model import Model
 from dpadmm.run.plan import Plan
 from dpadmm.run.result import Run, provenance
 from dpadmm.run.session import ORDER_NOT_COVERED, state_privacy
+from dpadmm.studies.describe_files import Description
 from dpadmm.studies.study import StudyRun
 from dpadmm.studies.study_files import write_study
 
@@ -121,6 +122,8 @@ def write_node_results(
     if isinstance(found, NodeStudy):
         told = setup.study_config()
         write_study(told, found.record())
+        if isinstance(found.answer, Description) and found.schema_file is not None:
+            found.answer.write_schema(found.schema_file)
         place, page, ledgers = told.result.report_file, found.report(), found.ledgers["ledgers"]
     else:
         record, place = write_results(found), found.config.result.report_file

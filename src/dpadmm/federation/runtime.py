@@ -439,7 +439,7 @@ class NodeRuntime:
         ledger = None
         if config.node.ledger is not None:
             ledger = stack.enter_context(SQLiteLedger(config.node.ledger))
-            check_owner(setup.name, ledger, setup.schema.sha256)
+            check_owner(setup.name, ledger, setup.schema)
         node = cls(setup, watcher, store, noise, ledger, stack)
         node.note_head()
         return node

@@ -468,5 +468,5 @@ class _Turn:
             classifier,
             how,
             seconds=None,
-            noise_error=noise_error(setup.planned, told.run.output),
+            noise_error=noise_error(setup.planned, told.run.output, course=outcome.course),
         )

@@ -567,10 +567,9 @@ def weights_section(run: RecordedRun) -> list[Section]:
     if error is not None:
         words += (
             " Noise alone gives every weight of an encoded feature a standard error of "
-            f"about {error:.3g} or less: a public figure, from runs with the same noise on rows of "
-            "zeros. Whiskers reach two standard errors to each side; weights within two of zero "
-            "are grey. Where classes are well separated rows pull weights back, and the error is "
-            "smaller than stated."
+            f"about {error:.3g} or less, by public facts and, of dp-gd, by what was released. "
+            "Whiskers reach two standard errors to each side; weights within two of zero are grey. "
+            "Where rows pull weights back more than that shows, the error is smaller than stated."
         )
     elif run.private:
         words += " How far noise alone moves them is not known for this run."

@@ -24,6 +24,7 @@ from typing import Any, Final
 import numpy as np
 
 from dpadmm.algorithms import HISTOGRAM
+from dpadmm.data.schema import Schema
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.evaluation.release import HistogramRelease
@@ -636,7 +637,7 @@ def charged(
     run_id: str,
     noise: NoiseSource,
     *,
-    schema_sha256: str | None = None,
+    schema: Schema | None = None,
     part: Part = _all_rows,
     before: Callable[[], None] | None = None,
     preparation: str | None = None,
@@ -650,8 +651,8 @@ def charged(
     ----------
     ledgers
         The file of each party, by its name. A ledger's owner must be that party.
-    schema_sha256
-        How the rows were encoded, if by a schema; a ledger that names another one is refused.
+    schema
+        How the rows were encoded, if by one (:func:`check_owner`).
     planned, run_id, noise, part, before, preparation
         As of :func:`open_runs`; without ledgers nothing is called.
     """
@@ -668,7 +669,7 @@ def charged(
     with ExitStack() as stack:
         opened = [stack.enter_context(SQLiteLedger(given[name])) for name in names]
         for name, ledger in zip(names, opened, strict=True):
-            check_owner(name, ledger, schema_sha256)
+            check_owner(name, ledger, schema)
         runs = open_runs(
             planned, opened, run_id, noise, part=part, before=before, preparation=preparation
         )
@@ -677,15 +678,21 @@ def charged(
         yield runs
 
 
-def check_owner(name: str, ledger: SQLiteLedger, schema_sha256: str | None) -> None:
-    """Refuse a ledger that belongs to somebody else or is about rows of another schema."""
+def check_owner(name: str, ledger: SQLiteLedger, schema: Schema | None) -> None:
+    """Refuse a ledger that belongs to somebody else or is about rows of another schema.
+
+    A schema is no other where studies only narrowed bounds
+    (:attr:`~dpadmm.data.schema.Schema.hashes`).
+    """
     about = ledger.dataset
     if about.owner != name:
         raise LedgerError(
             f"the ledger of party {name} must have it as owner; {ledger.path} has {about.owner!r}."
         )
-    if None not in (about.schema_hash, schema_sha256) and about.schema_hash != schema_sha256:
-        raise LedgerError(
-            f"the ledger of party {name} must be about rows of this schema ({schema_sha256}); "
-            f"{ledger.path} is about {about.schema_hash}."
-        )
+    if schema is None or about.schema_hash in (None, *schema.hashes):
+        return
+    raise LedgerError(
+        f"the ledger of party {name} must be about rows of this schema ({schema.sha256}), or of "
+        f"one whose bounds it narrows; {ledger.path} is about {about.schema_hash}. Name the schema "
+        "of the ledger, or the one that dpadmm describe made of it."
+    )

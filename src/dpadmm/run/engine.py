@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import zipfile
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -110,8 +111,10 @@ class MemoryLedger(Ledger):
 _CHECKPOINT_VERSION: Final = 3
 # What reading a damaged checkpoint raises.
 _DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
+# Numbers of a shared model's course that are kept at most.
+_MOST_KEPT: Final = 1_000_000
 # What a checkpoint holds besides the algorithm's state and the workspace.
-_KEPT: Final = ("message", "last", "tail", "total", "heard", "disagreement", "change")
+_KEPT: Final = ("message", "last", "tail", "total", "heard", "disagreement", "change", "course")
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,9 @@ class Outcome:
         The mean of each party's models over all rounds.
     events
         What each party was charged, round by round.
+    course
+        The models after the last half of the rounds and the two before, ``(rounds, runs, outputs,
+        features)``, where all parties share one; none where that is many numbers.
     state
         The algorithm's state after the last round.
     """
@@ -156,6 +162,7 @@ class Outcome:
     mean: Array
     history: RoundHistory
     events: tuple[tuple[Event, ...], ...]
+    course: Array
     state: Any = field(repr=False)
 
 
@@ -337,6 +344,7 @@ class _Progress:
     heard: Array
     disagreement: Array
     change: Array
+    course: Array
 
     @classmethod
     def start(
@@ -350,6 +358,9 @@ class _Progress:
         ledgers: Sequence[Ledger],
     ) -> _Progress:
         """Begin, or continue from a checkpoint of the same run."""
+        kept = min(rounds, rounds // 2 + 2) if algorithm.hears_everybody else 0
+        if kept * math.prod(site.shape[1:]) > _MOST_KEPT:
+            kept = 0
         fresh = cls(
             fingerprint=identity,
             rounds=rounds,
@@ -362,6 +373,7 @@ class _Progress:
             heard=np.zeros(site.shape[1:]),
             disagreement=np.zeros((rounds, site.runs)),
             change=np.zeros((rounds, site.runs)),
+            course=np.zeros((kept, *site.shape[1:])),
         )
         if checkpoint is not None and checkpoint.path.exists():
             fresh.load(checkpoint, workspace, ledgers)
@@ -379,6 +391,9 @@ class _Progress:
         self.change[t] = _norm(mean - self.heard).max(axis=1)
         self.message, self.last, self.heard, self.done = message, models, mean, t + 1
         self.total = self.total + models
+        place = t - self.rounds + len(self.course)
+        if place >= 0:
+            self.course[place] = models[0]
         if t >= self.tail_start:
             self.tail = self.tail + models
 
@@ -392,6 +407,7 @@ class _Progress:
             mean=self.total / max(1, self.done),
             history=RoundHistory(self.disagreement[: self.done], self.change[: self.done]),
             events=tuple(ledger.events for ledger in ledgers),
+            course=self.course if self.done == self.rounds else self.course[:0],
             state=self.state,
         )
 

@@ -457,7 +457,7 @@ def train_run(config: RunConfig, watch: Watch | None = None) -> Run:
         planned.site.topology,
         warnings=tuple(str(warning.message) for warning in caught),
         seconds=None if planned.algorithm.private else time.monotonic() - start,
-        noise_error=noise_error(planned, config.run.output),
+        noise_error=noise_error(planned, config.run.output, course=outcome.course),
     )
 
 
@@ -595,7 +595,7 @@ def _open_ledgers(
 
 def run_session(config: RunConfig, schema: Schema, whole: WholePlan, noise: NoiseSource) -> Session:
     """The run of a configuration."""
-    about = Charged(config.ledgers, run_name(config, schema, whole.rows), schema.sha256)
+    about = Charged(config.ledgers, run_name(config, schema, whole.rows), schema)
     return Session(whole, noise, about, config.run.output, config.run.simulation_key)
 
 

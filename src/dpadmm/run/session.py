@@ -20,8 +20,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dpadmm.algorithms import reviewed
-from dpadmm.algorithms.base import Algorithm, LabelNoise
+from dpadmm.algorithms.base import LabelNoise
 from dpadmm.algorithms.dp_gd import DPGD
+from dpadmm.data.schema import Schema
 from dpadmm.errors import LedgerError, ParameterError
 from dpadmm.evaluation.histogram import NoisyHistogram
 from dpadmm.ledger.base import Ledger
@@ -60,7 +61,15 @@ from dpadmm.run.classifier import (
     chosen_output,
     released_weights,
 )
-from dpadmm.run.engine import Checkpoint, Exchange, InProcess, MemoryLedger, Outcome, run
+from dpadmm.run.engine import (
+    Checkpoint,
+    Exchange,
+    InProcess,
+    MemoryLedger,
+    Outcome,
+    run,
+    tail_start,
+)
 from dpadmm.run.options import DEFAULT, PrivacyWarning, Split, Wish
 from dpadmm.run.plan import Plan, announced, check_labels_once
 from dpadmm.solvers.workspace import Workspace
@@ -290,15 +299,15 @@ class Charged:
         The file of each party, by its name; none in a simulation.
     run_id
         The name of the run whose model it is.
-    schema_sha256
-        How the rows were encoded, if by a schema.
+    schema
+        How the rows were encoded, if by one.
     not_covered
         What is known of these rows that its statement does not cover.
     """
 
     ledgers: Mapping[str, str | Path] | None = None
     run_id: str = ""
-    schema_sha256: str | None = None
+    schema: Schema | None = None
     not_covered: tuple[str, ...] = ()
 
     def others(self, training: Plan, wish: Wish, judged: Judgement | None) -> OtherEvaluations:
@@ -366,7 +375,7 @@ class Session:
             about.ledgers,
             about.run_id,
             self.noise,
-            schema_sha256=about.schema_sha256,
+            schema=about.schema,
             part=self.whole.wish.split.train,
             before=before,
             preparation=preparation,
@@ -410,7 +419,7 @@ class Session:
             about.ledgers,
             name,
             noise,
-            schema_sha256=about.schema_sha256,
+            schema=about.schema,
             part=split.held_out,
         )
         with opened as ledgers:
@@ -695,7 +704,12 @@ _NUMBERS: Final = 400
 _MOST_DRAWN: Final = 2e7
 
 
-def noise_error(planned: Plan, output: str = "auto", heard: Sequence[int] = ()) -> float | None:
+def noise_error(
+    planned: Plan,
+    output: str = "auto",
+    heard: Sequence[int] = (),
+    course: Array | None = None,
+) -> float | None:
     """The standard error that noise gives each weight; None where it is not known.
 
     Parameters
@@ -706,14 +720,21 @@ def noise_error(planned: Plan, output: str = "auto", heard: Sequence[int] = ()) 
         Which messages the classifier is the mean of, as the estimator has it.
     heard
         Numbers of the parties whose messages it is the mean of; all unless given.
+    course
+        Of the run, as :class:`~dpadmm.run.engine.Outcome` has it.
     """
-    site = planned.site
-    if planned.algorithm.name not in _SERVED:
+    site, algorithm = planned.site, planned.algorithm
+    kind = chosen_output(algorithm, output)
+    if isinstance(algorithm, DPGD):
+        rounds = planned.rounds
+        counts = {"last": 1, "tail": rounds - tail_start(rounds), "mean": rounds}
+        return algorithm.noise_error(site, rounds, course, counts[kind])
+    if algorithm.name not in _SERVED:
         return None
     runs = max(2, math.ceil(_NUMBERS / (site.outputs * site.features)))
     if runs * planned.rounds * math.prod(site.shape) / site.runs > _MOST_DRAWN:
         return None
-    alike = replace(planned, algorithm=_with_own_noise(planned), site=replace(site, runs=runs))
+    alike = replace(planned, site=replace(site, runs=runs))
     parties = len(site.index)
     # One row of zeros acts as any number of them: counts enter by the public facts alone.
     row = RowBlock(
@@ -721,16 +742,7 @@ def noise_error(planned: Plan, output: str = "auto", heard: Sequence[int] = ()) 
         np.zeros((parties, 1, site.features)),
         np.zeros((parties, 1, site.outputs)),
     )
-    outcome = train(alike, Shard((row,), site.rows), noise=SimulatedNoise(0))
-    models = getattr(outcome, chosen_output(planned.algorithm, output))
+    repeated = train(alike, Shard((row,), site.rows), noise=SimulatedNoise(0))
+    models = getattr(repeated, kind)
     mean = models[list(heard) or slice(None)].mean(axis=0)
     return float(np.sqrt(mean.var(axis=0, ddof=1).mean()))
-
-
-def _with_own_noise(planned: Plan) -> Algorithm:
-    """The algorithm with each share of shared noise drawn as a party's own: the sum is the same."""
-    algorithm = planned.algorithm
-    if not isinstance(algorithm, DPGD) or algorithm.shared is None:
-        return algorithm
-    honest = algorithm.shared.parties - algorithm.shared.colluders
-    return replace(algorithm, shared=None, sigma=algorithm.sigma / math.sqrt(honest))

@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Annotated, Any, Final, Self, final
 
 import numpy as np
 from pydantic import BeforeValidator, ValidationError, model_validator
 
-from dpadmm.data.schema import Measured, NumericColumn, Schema
+from dpadmm.data.schema import FormerBounds, Measured, NumericColumn, Schema
 from dpadmm.data.study_rows import read_study_rows, study_rows_by_party
 from dpadmm.data.tables import Source, check_columns
 from dpadmm.durable import written_whole
@@ -28,7 +29,7 @@ from dpadmm.run.plan import Plan
 from dpadmm.studies.describe import Describe, Described, StudyWish, described
 from dpadmm.studies.describe_figures import ReadOff, StudyFigure, expected_release
 from dpadmm.studies.questions import StudyAnswer, StudyQuestion, ask_rows
-from dpadmm.studies.study import StudyRows, StudyRun, plan_study, study_noise
+from dpadmm.studies.study import StudyRows, StudyRun, plan_study, require_named, study_noise
 from dpadmm.studies.study_files import StudyConfig
 
 # A bin has values where its count is so many deviations of its noise, and this part of all rows.
@@ -69,8 +70,7 @@ class DescribeConfig(StudyConfig):
     def write_more(self, found: StudyAnswer) -> None:
         """The schema, if asked."""
         if self.result.schema_file is not None and isinstance(found, Description):
-            with written_whole(self.result.schema_file, "schema") as file:
-                file.write(found.schema().without_party().to_toml().encode())
+            found.write_schema(self.result.schema_file)
 
 
 @dataclass(frozen=True)
@@ -152,14 +152,25 @@ class Description(StudyAnswer):
             for column in self.about.schema.columns
         )
         privacy = self.privacy_
+        former = FormerBounds.model_fields
         cost = Measured(
             columns=tuple(proposed),
+            before=tuple(
+                FormerBounds(**{key: getattr(column, key) for key in former})
+                for column in self.about.schema.numeric
+                if column.name in proposed
+            ),
             epsilon=privacy.epsilon,
             delta=privacy.delta,
             study=self.done.run_id + (_SIMULATED if privacy.simulated else ""),
         )
         content["measured"] = (*self.about.schema.measured, cost)
         return Schema.from_dict(content)
+
+    def write_schema(self, place: Path) -> None:
+        """Write :meth:`schema` to a file, whole or not at all."""
+        with written_whole(place, "schema") as file:
+            file.write(self.schema().without_party().to_toml().encode())
 
     def record(self) -> dict[str, Any]:
         """The record: what was asked, found and spent."""
@@ -264,6 +275,7 @@ def describe(
     holdout: float = 0.0,
     ledgers: Mapping[str, Any] | None = None,
     run_id: str | None = None,
+    resume: bool = False,
     confidence: float = 0.95,
     random_state: int | None = None,
 ) -> Description:
@@ -287,7 +299,12 @@ def describe(
     holdout
         Reads the rows that a training with this holdout reads.
     ledgers, run_id
-        Each party's ledger by its name, and the name of the study in them.
+        Each party's ledger by its name, and the name of the study in them. A study that a crash cut
+        short is continued by the same call in a new process; a name whose study is complete, or was
+        begun in this process, is refused.
+    resume
+        Take what the ledgers have of the study ``run_id``, at no further cost: rows must be the
+        same.
     confidence
         Of each interval.
     random_state
@@ -298,12 +315,14 @@ def describe(
     Description
         ``figures``, ``privacy_``, ``record()``; ``proposed`` and ``schema()`` for bounds.
     """
+    if ledgers:
+        require_named(run_id=run_id)
     about = described(schema, _checked(wishes))
     done = ask_rows(
         Describing(about),
         EvaluationTerms(epsilon, delta, rows_per_person, noise, colluders),
         _reader(data, schema),
-        StudyRows(ledgers, run_id, schema.sha256, Split(holdout), {"reading": schema.reading}),
+        StudyRows(ledgers, run_id, schema, Split(holdout), {"reading": schema.reading}, resume),
         parties=[str(name) for name in data] if isinstance(data, Mapping) else (),
         noise=study_noise(random_state),
     )

@@ -25,7 +25,7 @@ from dpadmm.run.options import DEFAULT
 from dpadmm.studies.design import Design, Response, column_names, declared_levels
 from dpadmm.studies.effects import TITLES, Effects, Summary, check_strength, effects_of
 from dpadmm.studies.glm import Regression, RegressionFacts, exact_estimate, plan_regression
-from dpadmm.studies.study import StudyRows, run_study, study_noise
+from dpadmm.studies.study import StudyRows, require_named, run_study, study_noise
 
 _NOT_PRIVATE: Final = "none: epsilon is infinite"
 _LEVELS_OF_FRAME: Final = (
@@ -268,12 +268,7 @@ class FederatedGLM(BaseEstimator):  # type: ignore[misc]
                 "ledgers must be left out with an infinite epsilon: such a fit protects nobody, "
                 "and no budget covers it. Give a finite epsilon."
             )
-        for what, given in (("parties", parties), ("run_id", run_id)):
-            if given is None:
-                raise ParameterError(
-                    f"{what} must be given in a study charged to ledgers; got none: the same call "
-                    "must mean the same rows again."
-                )
+        require_named(parties=parties, run_id=run_id)
 
     def _not_covered(self, X: Any) -> tuple[str, ...]:
         """What a statement cannot promise of this fit."""

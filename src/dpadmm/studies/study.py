@@ -45,6 +45,7 @@ from pydantic import Field
 
 from dpadmm.algorithms.base import Options, Settings
 from dpadmm.algorithms.summed_gaussian import SummedGaussian, shared_noise, summation_for
+from dpadmm.data.schema import Schema
 from dpadmm.errors import ParameterError
 from dpadmm.plain import Array, canonical_json
 from dpadmm.privacy.events import Event
@@ -444,8 +445,8 @@ class StudyRows:
         The file of each party, by its name; none in a simulation.
     run_id
         The name of the study in them; :func:`study_id` unless given.
-    schema_sha256
-        How rows were encoded, if by a schema.
+    schema
+        How rows were encoded, if by one.
     split
         Reads the rows that a training with this holdout reads: all of them unless given.
     question
@@ -459,10 +460,15 @@ class StudyRows:
 
     ledgers: Mapping[str, str | Path] | None = None
     run_id: str | None = None
-    schema_sha256: str | None = None
+    schema: Schema | None = None
     split: Split = field(default_factory=Split)
     question: Mapping[str, Any] = field(default_factory=dict)
     resume: bool = True
+
+    @property
+    def schema_sha256(self) -> str | None:
+        """The hash of the schema."""
+        return None if self.schema is None else self.schema.sha256
 
     @property
     def preparation(self) -> str:
@@ -474,6 +480,16 @@ class StudyRows:
     def counts(self, rows: Mapping[str, int]) -> dict[str, int]:
         """How many of so many rows of each party are read."""
         return {name: self.split.train_rows(count) for name, count in rows.items()}
+
+
+def require_named(**given: Any) -> None:
+    """Refuse a study charged to ledgers whose rows have no name but the caller's word."""
+    for what, told in given.items():
+        if told is None:
+            raise ParameterError(
+                f"{what} must be given in a study charged to ledgers; got none: the same call "
+                "must mean the same rows again."
+            )
 
 
 def run_study(
@@ -516,7 +532,7 @@ def run_study(
         about.ledgers,
         run_id,
         noise,
-        schema_sha256=about.schema_sha256,
+        schema=about.schema,
         part=about.split.train,
         before=before,
         preparation=about.preparation,

@@ -91,6 +91,7 @@ class StudyResult(Part):
         The page to read (HTML): its place, or false for none. Beside the record unless given.
     schema_file
         ``schema``: where a schema with proposed bounds goes, of a study that looks for bounds.
+        Between nodes it goes beside the record, as ``RECORD.schema.toml``.
     """
 
     record: File
@@ -197,7 +198,7 @@ def answer_files(config: StudyConfig, owner: Owner | None = None) -> StudyAnswer
     check_files(config, schema)
     split = Split(told.holdout)
     means = {**question.public, "reading": reading_word(config, schema)}
-    about = StudyRows(config.ledgers, told.run_id, schema.sha256, split, means)
+    about = StudyRows(config.ledgers, told.run_id, schema, split, means)
 
     def read() -> dict[str, Array]:
         return read_parties_rows(config, schema)
