@@ -1,6 +1,7 @@
 """dp-gd against its own equations, written out once more, and against exact arithmetic."""
 
 import dataclasses
+import json
 import math
 from fractions import Fraction
 
@@ -20,7 +21,7 @@ from dpadmm.privacy.mechanisms import release_covered
 from dpadmm.privacy.noise import DiscreteNoise, SecureNoise, SimulatedNoise
 from dpadmm.problem.losses import LOSSES
 from dpadmm.problem.rows import Shard, summation_error
-from dpadmm.run.engine import Exchange, MemoryLedger, run
+from dpadmm.run.engine import Checkpoint, Exchange, MemoryLedger, run
 from dpadmm.run.options import TrainingParameters
 from dpadmm.run.plan import announced, plan
 from dpadmm.run.session import train
@@ -55,6 +56,31 @@ def models_of(planned, parties, noise):
     shard = Shard.from_parties(parties)
     train(planned, shard, noise=noise, on_round=lambda done, model: seen.append(model.copy()))
     return np.array(seen)
+
+
+def test_a_checkpoint_of_release_0_2_goes_on_without_the_course(tmp_path):
+    """It has no models of the rounds before: error bars do not read them off what is not there."""
+    planned, shard = planned_of(rounds=8), Shard.from_parties(parties_of())
+    kept = {"noise": SimulatedNoise(2), "checkpoint": Checkpoint(tmp_path / "run.npz", 3)}
+    whole = train(planned, shard, noise=SimulatedNoise(2))
+    assert len(whole.course) == 6
+
+    def stop(done, model):
+        if done == 4:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(planned, shard, on_round=stop, **kept)
+    with np.load(tmp_path / "run.npz") as found:
+        arrays = {name: found[name] for name in found.files if name != "course"}
+    header = json.loads(str(arrays["header"]))
+    assert (header["done"], header["version"]) == (3, 4)
+    arrays["header"] = np.array(json.dumps(header | {"version": 3}))
+    with (tmp_path / "run.npz").open("wb") as file:
+        np.savez(file, **arrays)
+    resumed = train(planned, shard, **kept)
+    np.testing.assert_array_equal(resumed.last, whole.last)
+    assert len(resumed.course) == 0
 
 
 # -- the iteration ------------------------------------------------------------------------------

@@ -567,7 +567,7 @@ def weights_section(run: RecordedRun) -> list[Section]:
     if error is not None:
         words += (
             " Noise alone gives every weight of an encoded feature a standard error of "
-            f"about {error:.3g} or less, by public facts and, of dp-gd, by what was released. "
+            f"about {error:.3g}, by public facts and, of dp-gd, by what was released. "
             "Whiskers reach two standard errors to each side; weights within two of zero are grey. "
             "Where rows pull weights back more than that shows, the error is smaller than stated."
         )

@@ -108,7 +108,9 @@ class MemoryLedger(Ledger):
         return tuple(self._events[t] for t in sorted(self._events))
 
 
-_CHECKPOINT_VERSION: Final = 3
+_CHECKPOINT_VERSION: Final = 4
+# Release 0.2 wrote it: without the course of a shared model.
+_WITHOUT_COURSE: Final = 3
 # What reading a damaged checkpoint raises.
 _DAMAGE: Final = (ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile)
 # Numbers of a shared model's course that are kept at most.
@@ -437,14 +439,17 @@ class _Progress:
         try:
             arrays = _read(checkpoint.path)
             header = json.loads(str(arrays.pop("header")))
-            whose = (header["version"], header["fingerprint"])
+            version, whose = header["version"], header["fingerprint"]
         except _DAMAGE:
             raise damaged from None
-        if whose != (_CHECKPOINT_VERSION, self.fingerprint):
+        known = version in (_CHECKPOINT_VERSION, _WITHOUT_COURSE)
+        if not known or whose != self.fingerprint:
             raise ParameterError(
                 f"checkpoint {checkpoint.path} must belong to this run; it is another's (other "
                 "parties, rows, parameters, seed or version). Remove it or name another file."
             )
+        if version == _WITHOUT_COURSE:
+            arrays["course"] = self.course = self.course[:0]
         try:
             done = int(header["done"])
             spent = [[event_from_dict(event) for event in events] for events in header["events"]]
