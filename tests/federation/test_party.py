@@ -37,7 +37,8 @@ def planned(algorithm):
 
 def part(told, names, *, gone=(), lost=None):
     hearing = SimpleNamespace(names=names, lost=lost, refused_sum=None)
-    return SimpleNamespace(hearing=hearing, view=SimpleNamespace(planned=told, lost=gone))
+    view, outcome = SimpleNamespace(planned=told, lost=gone), SimpleNamespace(course=None)
+    return SimpleNamespace(hearing=hearing, view=view, outcome=outcome)
 
 
 def test_the_error_of_the_noise_is_that_of_the_messages_that_were_heard():

@@ -666,26 +666,24 @@ class NodeConfig(Part):
             )
         if here and planned.algorithm.summation is not None and not agreed.simulation:
             raise ParameterError(
-                "simulation in the agreed run must be true for a node with [simulation] where "
-                "noise is shared: the others would count on noise that can be drawn again; got "
-                "false."
+                "simulation in the agreed run must be true for a node with [simulation] and shared "
+                "noise: the others would count on noise that can be drawn again; got false."
             )
 
     @property
     def pinned(self) -> Pinned:
         """Its own certificate, and those that its owner has pinned."""
         files = self.certificates
-        if files is None:
-            return Pinned(self.node.name, None, self.pins, self.next_pins)
-        own = read_certificate(files.certificate)
-        return Pinned(self.node.name, own.fingerprint, self.pins, self.next_pins, own.signed_part)
+        facts = None if files is None else read_certificate(files.certificate)
+        own, signed = (None, None) if facts is None else (facts.fingerprint, facts.signed_part)
+        return Pinned(self.node.name, own, signed, self.pins, self.next_pins)
 
     def _check_policy(self, agreed: AgreedRun, planned: Plan) -> None:
         """The owner's limits come first: no neighbour or operator can widen them."""
         policy, run, algorithm = self.policy, agreed.run, planned.algorithm
         if not algorithm.private:
             raise ParameterError(
-                f"algorithm must be private at a node with a ledger; the agreed run has "
+                "algorithm must be private at a node with a ledger; the agreed run has "
                 f"{algorithm.name!r}, which adds no noise."
             )
         if policy.algorithms is None and not reviewed(algorithm.name):

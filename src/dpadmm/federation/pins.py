@@ -142,17 +142,17 @@ class Pinned:
     ----------
     name, own
         The node, and the sha256 of its certificate; None without TLS.
-    pins, next_pins
-        As in ``node.toml``.
     own_signed_part
         By which its certificate would be revoked.
+    pins, next_pins
+        As in ``node.toml``.
     """
 
     name: str
     own: str | None
+    own_signed_part: str | None
     pins: Mapping[str, str]
     next_pins: Mapping[str, str]
-    own_signed_part: str | None = None
 
     def check_agreed(
         self, revoked: Collection[str], rotation: Mapping[str, tuple[str, str]]
