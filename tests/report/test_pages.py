@@ -475,7 +475,7 @@ def test_weights_are_told_in_units_with_the_error_of_the_noise(record, page):
     (age,) = (each for each in learnt["weights"] if each["feature"] == "age")
     assert age["unit"] == 0.01
     text = words(page(content))
-    assert f"a standard error of about {learnt['noise_error']:.3g} or less" in text
+    assert f"a standard error of about {learnt['noise_error']:.3g}, by public facts" in text
     unit, error = (cell_text(0.01 * each) for each in (age["weight"], learnt["noise_error"]))
     assert re.search(rf"age {re.escape(unit)} one unit {re.escape(error)} (yes|no)", text)
     assert f"intercept {cell_text(learnt['intercepts']['yes'])}" in text
