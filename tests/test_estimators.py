@@ -486,7 +486,7 @@ def test_every_row_must_have_an_owner(data, parties):
 
 
 @pytest.mark.parametrize(
-    "missing", [None, np.nan, pd.NA, pd.NaT, np.float64("nan"), np.datetime64("NaT")]
+    "missing", [None, np.nan, pd.NA, pd.NaT, np.float64("nan"), np.datetime64("NaT", "ns")]
 )
 @pytest.mark.parametrize("others", ["a", 1, 1.5])
 @pytest.mark.parametrize("container", [list, pd.Series, lambda names: np.array(names, object)])

@@ -28,7 +28,7 @@ STEP = 2.0**-30
 SHAPE = (1, 2, 60)
 COUNT = 120
 RUN = bytes(range(32))
-PATIENCE = Patience(timeout=1.5, first_question=0.02, longest_pause=0.05)
+PATIENCE = Patience(timeout=4.0, first_question=0.02, longest_pause=0.05)
 
 
 def unchanged(sender, receiver, label, data):
